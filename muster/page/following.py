@@ -3,8 +3,9 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
+from itertools import takewhile
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -94,20 +95,13 @@ class News:
         self.over = True
         self.changed()
 
-    async def later(self) -> AsyncGenerator[int, None]:
-        """The version before each piece of news, now, after each change and each `BEAT_SECONDS`, to the last one."""
-        seen = -1
-        while not (self.over and self.version == seen):
-            changed = self._changed
-            if self.version == seen:
-                try:
-                    async with asyncio.timeout(BEAT_SECONDS):
-                        await changed.wait()
-                    await asyncio.sleep(PAUSE_SECONDS)
-                except TimeoutError:
-                    pass
-            before, seen = seen, self.version
-            yield before
+    async def later(self, seen: int) -> None:
+        """Until the version is another one than `seen`, or `BEAT_SECONDS` are over."""
+        if self.version == seen:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(BEAT_SECONDS):
+                    await self._changed.wait()
+                await asyncio.sleep(PAUSE_SECONDS)
 
 
 class Table:
@@ -116,10 +110,12 @@ class Table:
     def __init__(self) -> None:
         self.news = News()
         self.rows: dict[str, tuple[int, Shown]] = {}
-        """By uid, with the version at which it changed."""
+        """By uid, with the version at which it changed, the newest last."""
 
-    def since(self, version: int) -> list[Shown]:
-        return [row for changed, row in self.rows.values() if changed > version]
+    def since(self, version: int, most: int) -> tuple[int, list[Shown]]:
+        """The first rows that changed after this version, and the version that they reach."""
+        newer = [*takewhile(lambda row: row[0] > version, reversed(self.rows.values()))][::-1]
+        return newer[most - 1][0] if len(newer) > most else self.news.version, [row for _, row in newer[:most]]
 
     async def follow(self, look: Callable[[], AsyncGenerator[Shown, None]]) -> None:
         """Go on until it is refused, which is told."""
@@ -135,6 +131,7 @@ class Table:
             self.news.end()
 
     def note(self, shown: Shown) -> None:
+        self.rows.pop(shown.uid, None)
         # A list has no use for statuses, which are most of the bytes.
         self.rows[shown.uid] = self.news.version + 1, msgspec.structs.replace(shown, status={})
         self.news.trouble = ""

@@ -27,7 +27,7 @@ from shared.frameworks.kinds import Kinds
 from shared.job.fold import History
 from shared.job.naming import key_of
 from shared.private import write_private
-from shared.process.http import send
+from shared.process.http import send, write
 from shared.process.settings import Settings
 from shared.telling.reading import as_json_text, line_of
 from shared.telling.report import report_lines
@@ -38,10 +38,12 @@ from shared.telling.timeline import timeline
 HOST = "127.0.0.1"
 SECRET_BYTES = 24
 TEXT_WIDTH = 120
-SEND_SECONDS = 60.0
-"""The most seconds for an answer about a job: it has a turn, for which others wait."""
-RETRY = b"retry: 30000\n"
+SEND_SECONDS, SEND_RATE = 60.0, 2**15
+"""The most seconds for an answer about a job, and the bytes for one more: it has a turn, for which others wait."""
+RETRY = b"retry: 30000"
 """A browser comes again so late, in milliseconds, after a stream that was refused."""
+ROWS_AT_ONCE = 100
+"""The most jobs of one piece of news: a slow browser's stream holds no more of them."""
 PARTING_SECONDS = 0.1
 """Seconds for answers on their way at the end; without a limit, streams to browsers would last for ever."""
 MOST_TEXT_ROWS = 500
@@ -137,8 +139,9 @@ class Page:
     async def _rows(self, request: web.Request) -> web.StreamResponse:
         table = request[VIEW].table
 
-        def told(before: int) -> Any:
-            return {"rows": table.since(before), "trouble": table.news.trouble}
+        def told(seen: int) -> tuple[int, Any]:
+            reached, rows = table.since(seen, ROWS_AT_ONCE)
+            return reached, {"rows": rows, "trouble": table.news.trouble}
 
         return await _stream(request, table.news, told)
 
@@ -151,8 +154,8 @@ class Page:
     async def _news(self, request: web.Request) -> web.StreamResponse:
         async with request[VIEW].job(*_asked(request)) as job:
 
-            def told(_: int) -> Any:
-                return {"events": len(job.events), "trouble": job.news.trouble}
+            def told(_: int) -> tuple[int, Any]:
+                return job.news.version, {"events": len(job.events), "trouble": job.news.trouble}
 
             return await _stream(request, job.news, told)
 
@@ -211,15 +214,20 @@ async def _with_headers(_: web.Request, response: web.StreamResponse) -> None:
     response.headers.update(HEADERS)
 
 
-async def _stream(request: web.Request, news: News, told: Callable[[int], Any]) -> web.StreamResponse:
-    """Server-sent events: what is told now, and after each change, until the browser goes."""
+async def _stream(request: web.Request, news: News, told: Callable[[int], tuple[int, Any]]) -> web.StreamResponse:
+    """Server-sent events until the browser goes: what is new after a version, and the version that this reaches."""
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
     await response.prepare(request)
+    seen = -1
     with suppress(ConnectionError, Refused):
-        async for before in news.later():
+        while not (news.over and seen == news.version):
+            await news.later(seen)
             await request[VIEW].source.must_be_known()
-            piece = b"data: " + msgspec.json.encode(told(before)) + b"\n\n" if before != news.version else b":\n\n"
-            await response.write(RETRY + piece if news.over else piece)
+            line = RETRY if news.over else b":"
+            if seen != news.version:
+                seen, found = told(seen)
+                line += b"\ndata: " + msgspec.json.encode(found)
+            await write(response, line + b"\n\n")
     return response
 
 
@@ -231,7 +239,7 @@ def _in_turn(handler: Callable[[web.Request], Awaitable[web.Response]]) -> Handl
             response = await handler(request)
             with suppress(ConnectionError):
                 try:
-                    async with asyncio.timeout(SEND_SECONDS):
+                    async with asyncio.timeout(SEND_SECONDS + (response.content_length or 0) / SEND_RATE):
                         await send(request, response)
                 except TimeoutError:
                     if request.transport is not None:

@@ -26,8 +26,8 @@ from services.history.view import COME_AGAIN_SECONDS, Folding
 from shared.errors import Refused, Trouble
 from shared.flow import Shares
 from shared.history_api import GROUP, PEOPLE, PLURAL, WHOLE, Question, parse, path_of, with_query
-from shared.process.bounds import PIECE, Budget
-from shared.process.http import common_name, know, send
+from shared.process.bounds import Budget
+from shared.process.http import common_name, know, send, write
 from shared.process.serving import Listening, listening
 
 EVENTS_SECONDS = 50.0
@@ -91,7 +91,7 @@ class Sending:
                     self._limit.reschedule(asyncio.get_running_loop().time() + seconds)
                     async for chunk in told:
                         if chunk:
-                            await _write(response, chunk)
+                            await write(response, chunk)
             except TimeoutError:
                 pass
             except Trouble as trouble:
@@ -99,7 +99,7 @@ class Sending:
             finally:
                 tending.cancel()
             if self._why is not None and not self._of_events:
-                await _write(response, documents.failure(status(self._why)))
+                await write(response, documents.failure(status(self._why)))
             await response.write_eof()
         except ConnectionError:
             # It left, or was cut off, because it takes too little.
@@ -124,17 +124,12 @@ class Sending:
                     self._why = Refused("the right to read it was taken away", reason="NoRight")
                     return self.end()
                 if self._question.bookmarks and self.progress.reached:
-                    await _write(response, documents.bookmark(self.progress.reached, as_table=self._as_table))
+                    await write(response, documents.bookmark(self.progress.reached, as_table=self._as_table))
             except Trouble:
                 # kube-apiserver, which passes this stream on, does not say; it is asked again.
                 continue
             except ConnectionError:
                 return self.end()
-
-
-async def _write(response: web.StreamResponse, chunk: bytes) -> None:
-    for at in range(0, len(chunk), PIECE):
-        await response.write(chunk[at : at + PIECE])
 
 
 class Server:

@@ -44,7 +44,10 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
 
 
 PIECE = 2**16
-"""Bytes that a client takes within `SLOW_SECONDS` if as many wait for it, and the most that wait in a transport."""
+"""Bytes that a client takes within `SLOW_SECONDS` if as many wait for it, and the most that wait in a transport.
+
+The kernel, too, keeps no more that are not sent: it would tell of what a client takes a third of megabytes at a time.
+"""
 
 SLOW_SECONDS = 10.0
 
@@ -117,6 +120,10 @@ class Client:
             self.opening.cancel()
         if self.accepted is not None:
             self.accepted.close()
+
+    def took(self) -> None:
+        """From `resume_writing`: what waits now is another piece, though it may be as long as the one before."""
+        self._unsent = 0
 
     def is_slow(self, now: float) -> bool:
         """True if it takes less than `PIECE` bytes in `SLOW_SECONDS` of what waits for it."""
@@ -332,6 +339,7 @@ def sockets_at(host: str, port: int) -> list[socket.socket]:
                 each.close()
             raise
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVED)
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, PIECE)
         listening.setblocking(False)
         found.append(listening)
     return found

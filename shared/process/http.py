@@ -104,6 +104,7 @@ class Asked(asyncio.Protocol):
         self._paused = True
 
     def resume_writing(self) -> None:
+        self._client.took()
         self._paused = False
         self._write()
 
@@ -193,6 +194,10 @@ class Connection(web.RequestHandler):
         if self._head_bytes > most or len(self._messages) > 1 + PIPELINED:
             self.client.cut()
 
+    def resume_writing(self) -> None:
+        self.client.took()
+        super().resume_writing()
+
     def handle_error(
         self,
         request: web.BaseRequest,
@@ -224,9 +229,14 @@ async def send(request: web.BaseRequest, response: web.Response) -> None:
     assert isinstance(body, bytes)
     if request.method == "HEAD":
         body = b""
-    for at in range(0, len(body), PIECE):
-        await response.write(body[at : at + PIECE])
+    await write(response, body)
     await response.write_eof()
+
+
+async def write(response: web.StreamResponse, part: bytes) -> None:
+    """Send a part of a body, as fast as the client takes it.  Raises `ConnectionError` if the client leaves."""
+    for at in range(0, len(part), PIECE):
+        await response.write(part[at : at + PIECE])
 
 
 def know(request: web.BaseRequest) -> None:

@@ -3,12 +3,14 @@
 import asyncio
 import base64
 import ssl
+import tracemalloc
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 import pytest_asyncio
 
@@ -20,6 +22,7 @@ from muster.page.viewers import HTTPS, REQUESTS_OF_ONE, Tokens, let_in, once, to
 from shared.errors import Refused
 from shared.eventlog import Stored
 from shared.job.events.status import JobFailed
+from shared.process import serving
 from shared.process.serving import Certificate, listening, meanwhile
 from shared.telling.targets import Asked
 from tests.kit.builders import a_running_job
@@ -92,7 +95,9 @@ class Site:
 
 
 @pytest_asyncio.fixture
-async def site(tmp_path: Path) -> AsyncIterator[Site]:
+async def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Site]:
+    # A stream notices at its next beat that its browser has gone.
+    monkeypatch.setattr(serving, "END_SECONDS", 0.1)
     made, shown = Site(), Authority(tmp_path).issue("page")
     files = Certificate("PAGE", shown.certificate, shown.key)
     async with (
@@ -285,7 +290,8 @@ async def test_a_stream_ends_when_its_token_does(
 async def test_answers_about_jobs_take_turns_and_a_slow_reader_loses_its_own(
     site: Site, browser: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(server, "SEND_SECONDS", 5.0)
+    monkeypatch.setattr(server, "SEND_SECONDS", 1.0)
+    monkeypatch.setattr(server, "SEND_RATE", 2**22)
     async with site.get(browser, "-/api/jobs", "alice") as stream:
         await told(stream)
         site.people[0].add("large", *a_running_job(2), JobFailed(reason="Crash", message="x" * 2**24))
@@ -301,6 +307,29 @@ async def test_answers_about_jobs_take_turns_and_a_slow_reader_loses_its_own(
         assert await asking == 200
         for _, writer in slow:
             writer.transport.abort()
+
+
+async def test_a_stream_of_many_jobs_that_nobody_reads_holds_little(site: Site, browser: aiohttp.ClientSession):
+    async with site.get(browser, "-/api/jobs", "alice") as stream:
+        await told(stream)
+    [(_, view), *_] = site.views._things.values()
+    row = msgspec.structs.replace(next(iter(view.table.rows.values()))[1], note="x" * 2000)
+    for number in range(4_000):
+        view.table.note(msgspec.structs.replace(row, uid=f"uid-{number}"))
+    tracemalloc.start()
+    async with site.get(browser, "-/api/jobs", "alice") as stream:
+        await asyncio.sleep(0.5)
+        held = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert held < 5 * 2**20
+        changed = msgspec.structs.replace(row, uid="uid-0")
+        view.table.note(changed)
+        uids = list[str]()
+        while uids[-1:] != ["uid-0"]:
+            rows = (await told(stream))["rows"]
+            assert len(rows) <= server.ROWS_AT_ONCE
+            uids += [each["uid"] for each in rows]
+    assert {*uids} == {*view.table.rows}
 
 
 async def test_the_port_has_a_budget(site: Site, browser: aiohttp.ClientSession):

@@ -6,7 +6,7 @@ import gzip
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from services.history.server import HTTPS as HISTORY
 from shared.ports import free_port
 from shared.process import bounds, serving
 from shared.process.bounds import RECEIVED, Budget, Client, Door, address_of, sockets_at
-from shared.process.http import STRANGERS_BYTES, BoundedServer, Connection, Handler, know
+from shared.process.http import STRANGERS_BYTES, BoundedServer, Connection, Handler, know, send
 from shared.process.serving import HEALTH, Report, listening, probes
 from tests.security.authority import Authority
 
@@ -416,6 +416,52 @@ def test_little_of_a_connection_waits_in_the_kernel():
 async def test_a_client_that_sends_requests_ahead_is_cut_off():
     async with an_aiohttp_port(asyncio.Event()) as port:
         assert await heard(port, get("/") * 4) == b""
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_a_steady_slow_reader_gets_all_and_one_that_takes_nothing_is_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Callable[[Coroutine[object, object, None]], None]
+):
+    monkeypatch.setattr(bounds, "SLOW_SECONDS", 0.5)
+    monkeypatch.setattr(bounds, "LOOK_SECONDS", 0.05)
+    size, ended = 2**22, list[float]()
+
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        know(request)
+        with suppress(ConnectionError):
+            await send(request, response := web.Response(body=bytes(size)))
+        ended.append(asyncio.get_running_loop().time())
+        return response
+
+    async def read() -> None:
+        loop = asyncio.get_running_loop()
+        async with a_tls_port(tmp_path, LARGE, handle, "stranger") as (port, shown):
+            idle, steady = [await a_small_reader(port, shown) for _ in range(2)]
+            began, taken = loop.time(), 0
+            while taken < size:
+                part = await steady[0].read(2**14)
+                assert part, f"cut off after {taken} bytes"
+                taken += len(part)
+                # Eight times what a slow one takes, and no buffer ever runs empty.
+                await asyncio.sleep(len(part) * bounds.SLOW_SECONDS / (8 * bounds.PIECE))
+            assert loop.time() - began > 6 * bounds.SLOW_SECONDS
+            assert ended[0] - began < 3 * bounds.SLOW_SECONDS
+            for _, writer in (idle, steady):
+                writer.transport.abort()
+
+    run(read())
+
+
+async def a_small_reader(port: int, shown: ssl.SSLContext) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """One of an answer.  What waits in the kernel is little: the server sees soon how much it takes."""
+    small = socket.socket()
+    small.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**14)
+    small.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(small, ("127.0.0.1", port))
+    reader, writer = await asyncio.open_connection(sock=small, ssl=shown, server_hostname="127.0.0.1", limit=2**14)
+    writer.write(get("/"))
+    await reader.readuntil(b"\r\n\r\n")
+    return reader, writer
 
 
 def test_a_connection_that_ended_leaves_nothing_to_the_garbage_collector(tmp_path: Path):
