@@ -19,7 +19,7 @@ from shared.eventlog.account import ACCOUNT, SUBSCRIBER, USERS, Copy, accounts, 
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
 from shared.history_api import GROUP, PARTS, PEOPLE, PLURAL
-from shared.installation import admission, auditing
+from shared.installation import admission
 from shared.installation.permissions import USUAL, Need, Powers, needs, set_up
 from shared.job.events.event import Author
 
@@ -243,7 +243,7 @@ def policies_of_chart() -> str:
             "refusals": {component: admission.refusal(serves) for component, serves in components.items()},
             "stranger": admission.STRANGER,
             "validations": admission.VALIDATIONS,
-            "audit": auditing.spec(BUILT_IN),
+            "audit": policies.spec_of_audit(BUILT_IN),
         },
         Dumper=PlainYaml,
         sort_keys=False,

@@ -1,5 +1,7 @@
 """The admission policies, made from `shared.installation.admission`, and an optional one for who asks for jobs.  Pure.
 
+With what an API server needs for the audit service: another policy, and that of its audit log.
+
 Muster makes a job's pods and runs a request's script with its own rights.  With the optional policy the person, or the
 service account, who asks for that needs the same rights, by the authorizer.  So does who writes a runtime, as that
 becomes pods.  The policy does not see which account the runtime names that a job refers to.
@@ -12,10 +14,10 @@ from shared.cluster import Resource
 from shared.cluster.objects import Custom
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
-from shared.installation import admission, auditing
+from shared.installation import admission
 from shared.installation.permissions import REQUESTS, SERVICES_OF_A_CLUSTER, USUAL, Powers
 from shared.job.events.event import Author
-from shared.job.naming import AUDIT_POLICY
+from shared.job.naming import AUDIT_POLICY, WRITE_CHANGED, WRITE_UNCHANGED
 
 GROUP = "admissionregistration.k8s.io"
 POLICY, BINDING = "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"
@@ -75,7 +77,7 @@ def of_requesters(home: str, kinds: Iterable[Framework] = BUILT_IN) -> list[Docu
 
 def of_audit(home: str, kinds: Iterable[Framework] = BUILT_IN) -> list[Document]:
     """The policy that notes in audit events whether a request changed its object; it refuses nothing."""
-    return bound(f"{AUDIT_POLICY}.{home}.muster.dev", auditing.spec(kinds), "Audit")
+    return bound(f"{AUDIT_POLICY}.{home}.muster.dev", spec_of_audit(kinds), "Audit")
 
 
 REQUESTERS = "requesters"
@@ -157,3 +159,71 @@ VALIDATIONS = [
         "reason": "Forbidden",
     },
 ]
+
+
+_SAME = "object.spec == oldObject.spec" + "".join(
+    f" && object.metadata.?{field} == oldObject.metadata.?{field}" for field in ("labels", "annotations")
+)
+
+
+def spec_of_audit(kinds: Iterable[Framework]) -> Document:
+    """The admission policy for jobs of these kinds and for scale requests.
+
+    An audit event says who asked, and the answer says which version the object has now.  It does not say whether the
+    request made that version: an edit without a change is answered with the version of the last write.  So this policy,
+    which refuses nothing, notes in the audit event whether the request changed the object.  An API server asks it again
+    at each try of a request, and of two notes with the same key it keeps the first; so there are two keys, and a write
+    is certain with the one and without the other.
+    """
+    return {
+        # A request without a note stays without an author; none is refused.
+        "failurePolicy": "Ignore",
+        "matchConstraints": admission.matching(
+            admission.rule([group], ["CREATE", "UPDATE", "DELETE"], resources)
+            for group, resources in _resources(kinds).items()
+        ),
+        "variables": [
+            {
+                "name": "changed",
+                "expression": "!(has(request.dryRun) && request.dryRun) && (request.operation == 'CREATE'"
+                " || (request.operation == 'DELETE' ? !has(oldObject.metadata.deletionTimestamp)"
+                f" : !({_SAME})))",
+            }
+        ],
+        "auditAnnotations": [
+            {"key": WRITE_CHANGED, "valueExpression": "variables.changed ? 'yes' : ''"},
+            {"key": WRITE_UNCHANGED, "valueExpression": "variables.changed ? '' : 'yes'"},
+        ],
+    }
+
+
+def log_policy(kinds: Iterable[Framework]) -> Document:
+    """The API server's own audit policy (`--audit-policy-file`): writes of jobs and requests, with their answers.
+
+    A lower level than RequestResponse has no version of the object.
+    """
+    resources = [{"group": group, "resources": found} for group, found in _resources(kinds).items()]
+    return {
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived", "ResponseStarted"],
+        "rules": [
+            {
+                "level": "RequestResponse",
+                "verbs": ["create", "update", "patch", "delete"],
+                "resources": resources,
+                "omitManagedFields": True,
+            },
+            {"level": "None"},
+        ],
+    }
+
+
+def _resources(kinds: Iterable[Framework]) -> dict[str, list[str]]:
+    """The plurals by group, those of subresources by which a job is changed included."""
+    found: dict[str, list[str]] = {}
+    for kind in kinds:
+        found.setdefault(kind.resource.group, []).extend([kind.resource.plural, f"{kind.resource.plural}/scale"])
+    for request in REQUESTS:
+        found.setdefault(request.group, []).append(request.plural)
+    return found

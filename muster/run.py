@@ -17,10 +17,9 @@ from shared.eventlog.server import CopiesServer, NatsServer
 from shared.eventlog.setup import set_up
 from shared.installation.plugins import log_frameworks
 from shared.job.events.event import Author
-from shared.process.health import Health
+from shared.process.health import Health, warn_unmonitored
 from shared.process.health import serve as probes
 from shared.process.main import Build, opened, serve
-from shared.process.readiness import warn_unmonitored
 from shared.process.serving import first_of
 from shared.process.settings import Settings
 from shared.telemetry.logs import configure

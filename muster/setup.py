@@ -1,27 +1,35 @@
-"""`muster setup`: the log, the definitions and the claim of the scope, one line for each.
+"""`muster setup`: the log, the definitions and the claim of the scope, one line for each; and `muster subscriber`.
 
 The rules about changes are in `shared.eventlog.streams` for streams, `muster.crds` for definitions and
 `shared.cluster.scope` for claims.
+
+The place of a subscriber's copy is the copies' server of `muster run` and of the demo, whose users are in a folder of
+this machine, or another one, to which its administrator adds the account first (the chart, `permissions.py`).
 """
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection
-from typing import TypeVar
+import secrets
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
 
 import typer
 
-from muster.asking import CONNECT_SECONDS, open_cluster
+from muster.asking import CONNECT_SECONDS, open_cluster, open_log
 from muster.commands.installing import SetupOptions
 from muster.definitions import Definitions
 from muster.following import WAITED_TOO_LONG
-from muster.subscribers import administrators_alone, as_administrator, sizes_of
 from shared.cluster.examination import must_allow
 from shared.cluster.kube import KubeCluster
 from shared.errors import Refused, Trouble
+from shared.eventlog.account import ADMIN, STREAM, Copy
+from shared.eventlog.server import address, changed_users, copies_of, local
 from shared.eventlog.setup import SetUp
 from shared.eventlog.setup import set_up as set_up_log
 from shared.eventlog.streams import CONFIGS
+from shared.eventlog.subscribers import fed_copies, found_copy, remove_copy
 from shared.installation.permissions import set_up as rights
 from shared.installation.plugins import chosen, kinds
 from shared.process.settings import Settings
@@ -94,16 +102,20 @@ async def _with_cluster(settings: Settings, options: SetupOptions, cluster: Kube
 
 
 async def _log(settings: Settings, options: SetupOptions, *, check: bool) -> SetUp:
+    return await _set_up_log(
+        settings,
+        check=check,
+        replicas=options.replicas,
+        max_bytes=options.max_bytes,
+        archive_bytes=options.archive_bytes,
+        subscribers=sizes_of(options.subscribers, options.subscriber or ()),
+    )
+
+
+async def _set_up_log(settings: Settings, *, check: bool, **wanted: Any) -> SetUp:
     with administrators_alone(settings):
         return await set_up_log(
-            settings.nats_url,
-            replicas=options.replicas,
-            max_bytes=options.max_bytes,
-            archive_bytes=options.archive_bytes,
-            subscribers=sizes_of(options.subscribers, options.subscriber or ()),
-            patience=CONNECT_SECONDS,
-            check=check,
-            **settings.nats_login,
+            settings.nats_url, patience=CONNECT_SECONDS, check=check, **wanted, **settings.nats_login
         )
 
 
@@ -149,3 +161,105 @@ class _Patience:
                     self._said = str(trouble)
                     typer.echo(f"waiting: {trouble}", err=True)
             await asyncio.sleep(BETWEEN_TRIES_SECONDS)
+
+
+SMALLEST = 2**20
+
+
+def sizes_of(everything: int | None, namespaces: Iterable[str]) -> dict[Copy, int]:
+    """The sizes of copies: of all events, and of each `NAMESPACE=BYTES`.  Raises `Refused` for another spelling."""
+    sizes = {} if everything is None else {Copy(): everything}
+    for each in namespaces:
+        namespace, _, size = each.partition("=")
+        if not (size.isascii() and size.isdigit()) or int(size) < SMALLEST:
+            words = f"{each[:80]!r} is not NAMESPACE=BYTES, with at least {SMALLEST} bytes"
+            raise Refused(words, reason="Invalid")
+        sizes[Copy.of(namespace)] = int(size)
+    return sizes
+
+
+async def add_subscriber(settings: Settings, folder: Path | None, namespace: str, max_bytes: int) -> None:
+    """Make the copy of a namespace, or give it another size, and print how its user connects."""
+    copy, password, new = Copy.of(namespace), "", False
+    if folder is not None:
+        settings = as_administrator(settings, folder)
+        async with changed_users(copies_of(folder)) as users:
+            new = copy.user not in users
+            password = users.setdefault(copy.user, secrets.token_urlsafe(18))
+    try:
+        # Without a log there is nothing to copy, and only `muster setup` makes one.
+        await _made(settings, copy, max_bytes, check=True)
+        done = await _made(settings, copy, max_bytes, check=False)
+    except Refused:
+        if folder is not None and new:
+            async with changed_users(copies_of(folder)) as users:
+                users.pop(copy.user, None)
+        raise
+    typer.echo(f"# stream {copy.name} {'created' if copy.name in done.created else 'is there'}")
+    for sentence in done.grown:
+        typer.echo(f"# stream {sentence}")
+    if folder is not None:
+        typer.echo(f"export NATS_URL={address(copies_of(folder))}")
+    else:
+        typer.echo("# NATS_URL is that of the copies' server")
+    typer.echo(f"export NATS_USER={copy.user}")
+    typer.echo(f"export NATS_PASSWORD={password}" if password else "# its password is what the server was given")
+    typer.echo(f"# nats sub '*.{namespace}.>' --stream={STREAM} --all")
+
+
+@contextmanager
+def administrators_alone(settings: Settings) -> Iterator[None]:
+    """Say who may change the log where NATS only says which subject was refused."""
+    try:
+        yield
+    except Refused as refusal:
+        if refusal.reason != "Forbidden":
+            raise
+        words = (
+            f"set up the log: NATS_USER={settings.nats_user or ''} may not ({refusal}); give {ADMIN} and its password, "
+            "or name the folder of a server that `muster run` or `muster demo` runs here with --data"
+        )
+        raise Refused(words, reason="Forbidden") from refusal
+
+
+async def remove_subscriber(settings: Settings, folder: Path | None, namespace: str) -> None:
+    """Remove the copy of a namespace and its consumers, and at a server of this machine its user."""
+    copy = Copy.of(namespace)
+    if folder is not None:
+        settings = as_administrator(settings, folder)
+    async with open_log(settings) as log:
+        known = copy in await fed_copies(log.connection)
+        await remove_copy(log.connection, copy)
+    if folder is not None:
+        async with changed_users(copies_of(folder)) as users:
+            users.pop(copy.user, None)
+    typer.echo(f"stream {copy.name} {'removed' if known else 'was not there'}")
+
+
+async def show_subscribers(settings: Settings, folder: Path | None) -> None:
+    """Print the copies, one line for each."""
+    if folder is not None:
+        settings = as_administrator(settings, folder)
+    async with open_log(settings) as log:
+        for copy in sorted(await fed_copies(log.connection)):
+            try:
+                found = await found_copy(log.connection, copy)
+            except Refused as refusal:
+                typer.echo(f"{copy.user}: {refusal}")
+                continue
+            if found is not None:
+                state, size = found.state, found.config["max_bytes"]
+                has = f"{state.messages} events in {state.bytes} of {size} bytes, {state.consumer_count} consumers"
+                typer.echo(f"{copy.user}: {has}")
+
+
+async def _made(settings: Settings, copy: Copy, max_bytes: int, *, check: bool) -> SetUp:
+    done = await _set_up_log(settings, check=check, subscribers={copy: max_bytes})
+    if check and STREAM in done.created:
+        raise Refused(f"make the stream {copy.name}: there is no log yet; run `muster setup`", reason="NotSetUp")
+    return done
+
+
+def as_administrator(settings: Settings, folder: Path) -> Settings:
+    url, password = local(folder)
+    return settings.model_copy(update={"nats_url": url, "nats_user": ADMIN, "nats_password": password})

@@ -120,17 +120,17 @@ def add(
 
     It is safe to repeat.  At a server of your own, add the account first (docs/events.md).
     """
-    from muster.subscribers import add as adding
+    from muster.setup import add_subscriber
 
-    running(lambda: adding(settings(), data, namespace, size))
+    running(lambda: add_subscriber(settings(), data, namespace, size))
 
 
 @subscriber.command("list")
 def show(data: Data = None) -> None:
     """Print each copy's user, how much it has, and the number of its consumers."""
-    from muster.subscribers import show as showing
+    from muster.setup import show_subscribers
 
-    running(lambda: showing(settings(), data))
+    running(lambda: show_subscribers(settings(), data))
 
 
 @subscriber.command("remove")
@@ -139,9 +139,9 @@ def remove(namespace: Which, data: Data = None) -> None:
 
     At a server of your own, take the account out afterwards.
     """
-    from muster.subscribers import remove as removing
+    from muster.setup import remove_subscriber
 
-    running(lambda: removing(settings(), data, namespace))
+    running(lambda: remove_subscriber(settings(), data, namespace))
 
 
 @archive.command("status")

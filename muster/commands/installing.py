@@ -93,8 +93,7 @@ def setup(options: SetupOptions) -> None:
     It needs an administrator's NATS credentials, and the right to make definitions.  It is safe to repeat: streams
     never shrink, and the definitions of a newer release stay.
     """
-    from muster.setup import set_up
-    from muster.subscribers import sizes_of
+    from muster.setup import set_up, sizes_of
 
     if options.log_only and (options.release or options.take_crds or options.take_scope):
         raise typer.BadParameter("--log-only does not use Kubernetes, which has the definitions and the claims")
@@ -187,10 +186,10 @@ def audit_policy() -> None:
     """Print the audit policy of an API server that tells the audit service who writes jobs (docs/who.md)."""
     import yaml
 
-    from shared.installation import auditing
+    from muster.policies import log_policy
     from shared.installation.plugins import installed
 
-    typer.echo(yaml.safe_dump(auditing.log_policy(installed().kinds), sort_keys=False), nl=False)
+    typer.echo(yaml.safe_dump(log_policy(installed().kinds), sort_keys=False), nl=False)
 
 
 def doctor(

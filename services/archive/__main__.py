@@ -6,9 +6,8 @@ from uuid import uuid4
 
 import structlog
 
-from services.archive.archiving import Archiver
-from services.archive.core.steps import of_namespaces
-from services.archive.probes import ArchiveFigures
+from services.archive.archiving import ArchiveFigures, Archiver
+from services.archive.core import of_namespaces
 from shared.errors import Refused, Trouble
 from shared.eventlog.account import ARCHIVER, LEASES
 from shared.installation import plugins

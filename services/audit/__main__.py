@@ -7,10 +7,8 @@ from contextlib import aclosing, asynccontextmanager
 
 import structlog
 
-from services.audit.core.claims import TYPES, changes, claims
-from services.audit.core.matching import Matcher
-from services.audit.server import AuditFigures, Server
-from services.audit.writing import Writer
+from services.audit.core import TYPES, Matcher, changes, claims
+from services.audit.server import AuditFigures, Server, Writer
 from shared.errors import Refused, Trouble
 from shared.eventlog.account import AUDIT
 from shared.eventlog.subject import of_type

@@ -7,11 +7,10 @@ from contextlib import asynccontextmanager
 import msgspec
 import structlog
 
-from services.history.access import Access
 from services.history.answers import Answers
-from services.history.core.trust import NAME, NAMESPACE, Trust
+from services.history.core import AUTHENTICATION, Trust
 from services.history.probes import HistoryFigures
-from services.history.server import Server
+from services.history.server import Access, Server
 from shared.cluster.kube import KubeCluster
 from shared.errors import Transient
 from shared.eventlog.account import HISTORY
@@ -70,8 +69,9 @@ class FrontProxy:
 
     async def read(self) -> object:
         """Read both; what is returned differs once one of them is another.  Raises `Trouble`."""
-        what = f"read the front proxy's authority in the ConfigMap {NAMESPACE}/{NAME}"
-        answer = await self._cluster.ask(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{NAME}", what=what)
+        what = f"read the front proxy's authority in the ConfigMap {AUTHENTICATION}"
+        namespace, _, name = AUTHENTICATION.partition("/")
+        answer = await self._cluster.ask(f"/api/v1/namespaces/{namespace}/configmaps/{name}", what=what)
         try:
             trust = Trust.read(msgspec.json.decode(answer.body, type=_ConfigMap).data)
         except MALFORMED as error:

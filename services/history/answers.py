@@ -20,7 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from services.history import documents
-from services.history.core.selection import Selection
+from services.history.core import Selection
 from services.history.documents import Kept, Row
 from services.history.view import COME_AGAIN_SECONDS, View
 from shared.errors import Refused, Transient

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
-from services.history.core.selection import labels_of
+from services.history.core import labels_of
 from services.history.documents import Kept, Row
 from shared.errors import Refused, Trouble
 from shared.eventlog import EventLog

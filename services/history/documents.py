@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import msgspec
 
-from services.history.core.selection import LABELS, labels_of
+from services.history.core import LABELS, labels_of
 from shared.history_api import API_VERSION, GROUP, KIND, PARTS, PLURAL, ROOT, VERSION
 from shared.job.naming import JobKey, Uid
 from shared.release import this_release

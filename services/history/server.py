@@ -1,4 +1,4 @@
-"""The HTTPS server: who asks, whether they may, and the answer.
+"""The HTTPS server: who asks, whether they may, which kube-apiserver says, and the answer.
 
 A request without the front proxy's certificate is refused.  Discovery needs no right beyond that, and no log: it
 answers while the log is away, because `kubectl` and the deletion of namespaces need the discovery of every API.
@@ -9,6 +9,7 @@ import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
+from functools import partial
 
 import msgspec
 import structlog
@@ -16,19 +17,62 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from services.history import documents
-from services.history.access import Access
 from services.history.answers import Answer, Answers, Busy, place
-from services.history.core.trust import Person, Trust
+from services.history.core import Person, Trust
 from services.history.documents import AGGREGATED, Json
 from services.history.probes import HistoryFigures
 from services.history.streams import STREAMS, WATCHES, Progress, Streams
 from services.history.view import COME_AGAIN_SECONDS, Folding
-from shared.errors import Refused, Trouble
-from shared.flow import Shares
-from shared.history_api import GROUP, PEOPLE, PLURAL, WHOLE, Question, parse, path_of, with_query
+from shared.cluster.examination import Review
+from shared.cluster.kube import KubeCluster
+from shared.cluster.verdicts import Verdicts
+from shared.errors import Refused, Transient, Trouble
+from shared.flow import Shares, Turns
+from shared.history_api import GROUP, PEOPLE, PLURAL, VERSION, WHOLE, Question, parse, path_of, with_query
 from shared.process.bounds import Budget
 from shared.process.http import common_name, know, send, write
 from shared.process.serving import Listening, listening
+from shared.untrusted import MALFORMED
+
+REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+BELIEVED_SECONDS = 10.0
+"""Seconds for which a verdict counts: a right that is taken away holds for as long."""
+MOST_VERDICTS = 4096
+ASKED_AT_ONCE = 8
+"""Verdicts that are asked for at once, at most half of them for one tenant."""
+
+
+class Access:
+    def __init__(self, cluster: KubeCluster, clock: Callable[[], float] = time.monotonic) -> None:
+        self._cluster = cluster
+        self._turns = Turns(ASKED_AT_ONCE, of_namespace=ASKED_AT_ONCE // 2)
+        self._verdicts = Verdicts[bool](BELIEVED_SECONDS, MOST_VERDICTS, clock)
+
+    async def allows(self, person: Person, question: Question) -> bool:
+        """True if Kubernetes' rights allow the answer.  Raises `Trouble` if kube-apiserver does not say."""
+        asked = (person, question.verb, question.namespace, question.name, question.part)
+        return await self._verdicts.of(asked, partial(self._ask, person, question))
+
+    async def _ask(self, person: Person, question: Question) -> bool:
+        what = "ask kube-apiserver for the rights of a reader"
+        wanted = {"group": GROUP, "version": VERSION, "resource": PLURAL, "subresource": question.part}
+        wanted |= {"verb": question.verb, "namespace": question.namespace, "name": question.name}
+        spec = {
+            "user": person.name,
+            "uid": person.uid,
+            "groups": person.groups,
+            "extra": dict(person.extra),
+            "resourceAttributes": wanted,
+        }
+        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+        async with self._turns.turn(*person.share):
+            answer = await self._cluster.ask(REVIEWS, what=what, review=review)
+        try:
+            return msgspec.json.decode(answer.body, type=Review).status.allowed
+        except MALFORMED as error:
+            raise Transient(f"{what}: {error}") from error
+
 
 EVENTS_SECONDS = 50.0
 """The most seconds of a stream of events: kube-apiserver ends a request that is no watch after 60."""

@@ -9,7 +9,7 @@ from contextlib import aclosing, contextmanager
 
 from services.history import documents
 from services.history.answers import Answers, asked_for, names_people, place
-from services.history.core.selection import Selection
+from services.history.core import Selection
 from services.history.documents import Row
 from shared.errors import Refused
 from shared.eventlog import EventLog

@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from services.history.archived import Archived
-from services.history.core.selection import labels_of
+from services.history.core import labels_of
 from services.history.documents import Kept, Row
 from shared.errors import Refused, Transient, Trouble
 from shared.eventlog import EventLog, Stored

@@ -13,11 +13,10 @@ import msgspec
 
 from services.scheduler.core import effects, keys
 from services.scheduler.core.decide import decide
-from services.scheduler.core.refusals import in_resource, without_values
 from services.scheduler.keypair import make_key_pair
 from services.scheduler.workloads import Workloads
 from shared.cluster import Cluster, Resource, pod_fields
-from shared.cluster.answers import UNKNOWN_FIELD, as_sent, denier
+from shared.cluster.answers import UNKNOWN_FIELD, as_sent, denier, in_resource, without_values
 from shared.cluster.kinds import AUTOSCALERS, CONFIGMAPS_WITH_DATA, PODS, SECRETS, SERVICES
 from shared.cluster.objects import Custom, Metadata, Object, Pod
 from shared.errors import Conflict, NotOwner, Refused, Transient

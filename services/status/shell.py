@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from services.status.anchoring import Anchoring
-from services.status.checkpoints import ANNOUNCED, SWEPT, Announced, Checkpoints
+from services.status.checkpoints import ANNOUNCED, SWEPT, Anchoring, Announced, Checkpoints
 from services.status.core.decide import decide, sealing
 from services.status.core.documents import replacing, same, with_head
 from services.status.core.effects import Announce, PatchStatus

@@ -32,7 +32,7 @@ from shared.frameworks.kinds import Kinds
 from shared.frameworks.queueing import FLAVORS, WORKLOADS
 from shared.frameworks.runtimes import JobRuntime, Reference, Without, joined, read
 from shared.frameworks.scale_requests import REQUESTS
-from shared.installation.guarded import GuardedReferring
+from shared.installation.plugins import GuardedReferring
 from shared.job.naming import JOB_UID, JobKey
 from shared.job.spec import ScaleKind
 from shared.job.views import PodView

@@ -2,20 +2,21 @@
 
 A failure is usually a `Status`; a proxy on the way may answer with anything, such as HTML.
 An API server, an admission webhook or a container runtime may repeat a whole object or command when it refuses one:
-what may be a secret there is removed.
+what may be a secret there is removed, and unknown fields of a pod get their paths in the user's resource.
 """
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote, quote_plus
 
 import msgspec
 
+from shared.cluster.pod_fields import meant
 from shared.errors import Conflict, Refused, Transient, Trouble
-from shared.untrusted import MALFORMED, whole_number
+from shared.untrusted import MALFORMED, objects, whole_number
 
 EXPIRED = "Expired"
 """The reason when the server no longer has the version of a watch or of a paged list."""
@@ -266,3 +267,42 @@ def without(words: str, values: Iterable[str]) -> str:
         for spelt in dict.fromkeys((value, *as_json, *as_html, quote(value, safe=""), quote_plus(value))):
             words = re.sub(rf"(?<![\w-]){re.escape(spelt)}(?![\w-])", WITHHELD, words)
     return words
+
+
+def without_values(refusal: Refused | Transient, what: str, manifest: dict[str, Any]) -> Refused | Transient:
+    """The refusal of this object, with words that repeat no value of its environment or annotations."""
+    words = without(refusal.words, _values(manifest))
+    message = f"{what}: {refusal.reason}" + (f": {words[:LONGEST_LOGGED]}" if words else "")
+    if isinstance(refusal, Transient):
+        return Transient(message, retry_after=refusal.retry_after, reason=refusal.reason, words=words)
+    return Refused(message, reason=refusal.reason, field=refusal.field, words=words)
+
+
+LONGEST_LOGGED = 300
+"""Characters of the words in a line of the service's log."""
+
+
+def _values(manifest: dict[str, Any]) -> Iterator[str]:
+    meta, spec = manifest["metadata"], manifest.get("spec") or {}
+    found = [*(meta.get("annotations") or {}).values()]
+    # Names are not secret, and the message needs them; an annotation of Muster's names the training container.
+    names = {meta["name"], meta.get("namespace"), *(owner["name"] for owner in meta.get("ownerReferences") or ())}
+    for kind in ("initContainers", "containers"):
+        for container in objects(spec.get(kind)):
+            found += [variable.get("value") for variable in objects(container.get("env"))]
+            if isinstance(name := container.get("name"), str):
+                names.add(name)
+    for value in dict.fromkeys(each for each in found if isinstance(each, str)):
+        if value not in names:
+            yield value
+
+
+def in_resource(refusal: Refused, template: str) -> Refused:
+    """The refusal of a pod for its unknown fields, with their paths from its `template`; any other one as it is."""
+    paths = unknown_fields(refusal.words)
+    if refusal.reason != UNKNOWN_FIELD or not paths:
+        return refusal
+    within = f"{template}." if template else ""
+    fields = [f"{within}{path}" + (f" (is it {name}?)" if (name := meant(path)) else "") for path in paths]
+    words = f"the API server knows no such field: {', '.join(fields)}"
+    return Refused(str(refusal), reason=UNKNOWN_FIELD, field=within + paths[0], words=words)

@@ -34,9 +34,8 @@ from shared.installation.plugins import chosen, in_served_versions, kinds, log_f
 from shared.installation.scope import ExclusiveLeases, Scope, lease_key
 from shared.job.events.event import Author
 from shared.job.metrics import JobMetrics
-from shared.process.health import Health
+from shared.process.health import REMIND_SECONDS, Health, Waiting, look_after, warn_unmonitored, watch_risks
 from shared.process.health import serve as probes
-from shared.process.readiness import REMIND_SECONDS, Waiting, look_after, warn_unmonitored, watch_risks
 from shared.process.serving import first_of, meanwhile
 from shared.process.settings import Settings, complaint
 from shared.release import this_release

@@ -176,7 +176,7 @@ class Lease:
             await self._look()
         except (Trouble, TimeoutError) as trouble:
             _raise_if_ended(trouble)
-            # No text if there was no answer: `readiness.py` reports a lost connection.
+            # No text if there was no answer: `health.py` reports a lost connection.
             self.trouble = str(trouble)
             log.debug("lease not renewed", lease=self._key, why=str(trouble))
 

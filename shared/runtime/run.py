@@ -122,7 +122,7 @@ class Runtime:
         self.folded = asyncio.Event()
         """Set when `current` is true for the first time."""
         self.alarm = asyncio.Event()
-        """Set after a failure that may concern more than one job: `readiness.py` then checks at once."""
+        """Set after a failure that may concern more than one job: the service then checks at once."""
         self._clock = clock
         self._queue = WorkQueue[JobKey](clock, flow=lambda key: key.namespace)
         self._slice = Slice(clock)

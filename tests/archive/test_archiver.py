@@ -19,8 +19,7 @@ import typer
 from muster import archive as commands
 from muster import usage
 from muster.history import Part, job_events, lines
-from services.archive.archiving import Archiver
-from services.archive.probes import ArchiveFigures
+from services.archive.archiving import ArchiveFigures, Archiver
 from services.history.answers import Answers
 from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Stored, api, wire

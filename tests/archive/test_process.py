@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from services.archive.__main__ import serve
-from services.archive.probes import ArchiveFigures
+from services.archive.archiving import ArchiveFigures
 from shared.eventlog.account import ADMIN, ARCHIVER
 from shared.process.serving import meanwhile
 from shared.process.settings import Settings

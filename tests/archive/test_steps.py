@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from services.archive.core.steps import Sealed, next_step, of_namespaces
+from services.archive.core import Sealed, next_step, of_namespaces
 from shared.eventlog.parts import PART_BYTES, Packing, Part, Seal
 from tests.kit.sealed import a_key
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from services.audit.core.claims import CREATED, DELETED, MOST_GROUPS, Claim, claims
+from services.audit.core import CREATED, DELETED, MOST_GROUPS, Claim, claims
 from shared.untrusted import MALFORMED
 from tests.audit.conftest import GROUP, a_list, an_event
 

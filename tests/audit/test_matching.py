@@ -8,9 +8,19 @@ from itertools import chain
 import msgspec
 import pytest
 
-from services.audit.core import matching
-from services.audit.core.claims import CREATED, DELETED, Change, Claim, Recorded, changes, claims
-from services.audit.core.matching import KEPT_SECONDS, MOST_OF_ONE, Matcher
+from services.audit import core
+from services.audit.core import (
+    CREATED,
+    DELETED,
+    KEPT_SECONDS,
+    MOST_OF_ONE,
+    Change,
+    Claim,
+    Matcher,
+    Recorded,
+    changes,
+    claims,
+)
 from services.watcher.core.actors import attributed, writes
 from services.watcher.core.observed import ObservedJob
 from shared.job.events.catalog import AnyEvent
@@ -145,8 +155,8 @@ def test_what_came_too_late_has_no_match():
 
 
 def test_a_flood_in_one_namespace_takes_the_room_of_no_other(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(matching, "MOST_BYTES_OF_NAMESPACE", 20_000)
-    monkeypatch.setattr(matching, "MOST_BYTES", 50_000)
+    monkeypatch.setattr(core, "MOST_BYTES_OF_NAMESPACE", 20_000)
+    monkeypatch.setattr(core, "MOST_BYTES", 50_000)
     matcher = Matcher()
     assert not [*matcher.claim(a_claim(write=1, namespace="team-b"), 0)]
     for write in range(2, 2000):
@@ -164,8 +174,8 @@ def test_a_flood_in_one_namespace_takes_the_room_of_no_other(monkeypatch: pytest
 
 
 def test_what_has_met_already_is_not_lost_when_it_makes_room(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(matching, "MOST_BYTES_OF_NAMESPACE", 20_000)
-    monkeypatch.setattr(matching, "MOST_CHANGES", 50)
+    monkeypatch.setattr(core, "MOST_BYTES_OF_NAMESPACE", 20_000)
+    monkeypatch.setattr(core, "MOST_CHANGES", 50)
     matcher = Matcher()
     for write in range(1, 1000):
         assert not [*matcher.change(a_change(write, write), 0)]

@@ -17,10 +17,10 @@ from devcluster.certificates import make_server
 from devcluster.child import Child
 from devcluster.controlplane import ControlPlane
 from muster import policies
+from muster.policies import log_policy
 from muster.stack import Stack
 from shared.eventlog.account import AUDIT
 from shared.frameworks.kinds import BUILT_IN
-from shared.installation import auditing
 from shared.ports import HOST, free_port
 from tests.frameworks.documents import training_job
 from tests.kit.commands import Ended, run
@@ -68,7 +68,7 @@ def webhook(folder: Path) -> tuple[int, list[str]]:
     port = free_port()
     make_server(folder, ["localhost"])
     (folder / "token").write_text(TOKEN)
-    (folder / "policy.yaml").write_text(yaml.safe_dump(auditing.log_policy(BUILT_IN)))
+    (folder / "policy.yaml").write_text(yaml.safe_dump(log_policy(BUILT_IN)))
     cluster = {"server": f"https://localhost:{port}/audit", "certificate-authority": str(folder / "ca.crt")}
     config = {
         "apiVersion": "v1",

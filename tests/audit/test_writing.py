@@ -5,11 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from services.audit import writing
-from services.audit.core.claims import Change, Claim
-from services.audit.core.matching import Match
-from services.audit.server import LOST, AuditFigures
-from services.audit.writing import Writer
+from services.audit import server
+from services.audit.core import Change, Claim, Match
+from services.audit.server import LOST, AuditFigures, Writer
 from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import MAX_BODY, EventLog
 from shared.eventlog.account import AUDIT
@@ -109,7 +107,7 @@ async def test_facts_about_another_log_are_forgotten_the_one_under_way_included(
 
 
 def test_the_queue_is_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(writing, "MOST_BYTES", 20_000)
+    monkeypatch.setattr(server, "MOST_WAITING_BYTES", 20_000)
     site = Site()
     for _ in range(100):
         site.writer.add(a_match(agent="x" * 250))

@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 from muster import permissions, policies
 from muster.commands import application
 from muster.permissions import HISTORY_ROLE, VIEW, history_rights
+from muster.policies import spec_of_audit
 from shared.cluster.scope import OPTED_IN
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.queueing import GROUP
-from shared.installation import auditing
 from shared.installation.permissions import Powers
 from tests.deploy.charts import FOLDER, SETS, golden, linted, otherwise, rendered, require, rewriting
 from tests.deploy.rendering import BASE, CHART, HISTORY, Document, NotRendered, base, documents, history, render
@@ -94,7 +94,7 @@ def test_the_audit_service_has_a_token_a_certificate_and_no_right_in_the_cluster
     [token] = [each for each in made if each["metadata"]["name"] == "muster-audit-token"]
     assert len(b64decode(token["data"]["token"])) == 40
     policy, _ = (each for each in made if each["metadata"]["name"] == "muster-audit.muster.muster.dev")
-    assert policy["spec"] == auditing.spec(BUILT_IN)
+    assert policy["spec"] == spec_of_audit(BUILT_IN)
     assert not [each for each in documents(render()) if each["metadata"]["name"].startswith("muster-audit")]
 
 

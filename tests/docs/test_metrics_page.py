@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from services.archive.probes import ArchiveFigures
+from services.archive.archiving import ArchiveFigures
 from services.audit.server import AuditFigures
 from services.history.probes import HistoryFigures
 from shared.eventlog.account import AUTHORS

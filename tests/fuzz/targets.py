@@ -11,8 +11,7 @@ import msgspec
 from pydantic import ValidationError
 
 from muster.outgoing import secret_of, wait_of
-from services.audit.core.claims import LONGEST_NAME, MOST_GROUPS, claims
-from services.audit.core.matching import Matcher
+from services.audit.core import LONGEST_NAME, MOST_GROUPS, Matcher, claims
 from services.scaler.core import commands
 from services.status.core.documents import document_of
 from services.watcher.core.views import observed_job, observed_pod, observed_request

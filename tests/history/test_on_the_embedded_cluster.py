@@ -12,7 +12,7 @@ from devcluster.binaries import kubectl
 from devcluster.certificates import make_server
 from services.history import answers, server
 from services.history.__main__ import serving
-from services.history.access import Access
+from services.history.server import Access
 from shared.errors import Refused
 from shared.eventlog import Entry
 from shared.eventlog.account import ADMIN

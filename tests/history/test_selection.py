@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.history.core.selection import GONE, KIND, NAME, PHASE, Selection, labels_of
+from services.history.core import GONE, KIND, NAME, PHASE, Selection, labels_of
 from shared.errors import Refused
 from shared.history_api import Question
 

@@ -8,10 +8,9 @@ import msgspec
 import pytest
 
 from services.history import server
-from services.history.access import Access
-from services.history.core.trust import Person, Trust
+from services.history.core import Person, Trust
 from services.history.probes import HistoryFigures
-from services.history.server import Server
+from services.history.server import Access, Server
 from shared.history_api import PEOPLE, ROOT, Question
 from shared.job.events.event import ChangeAttributed
 from shared.job.events.watcher import JobDeleting

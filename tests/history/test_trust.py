@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from services.history.core.trust import Person, Trust
+from services.history.core import Person, Trust
 from shared.errors import Refused
 
 DATA = {

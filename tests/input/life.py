@@ -7,9 +7,9 @@ import msgspec
 
 from devcluster.apiserver.schema import validate
 from services.scheduler.core import effects, keys
-from services.scheduler.core.refusals import without_values
 from services.status.core.documents import document_of
 from services.watcher.core.observed import ObservedJob
+from shared.cluster.answers import without_values
 from shared.cluster.objects import Custom
 from shared.errors import Refused
 from shared.eventlog import MAX_BODY

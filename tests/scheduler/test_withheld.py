@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from services.scheduler.core.refusals import without_values
+from shared.cluster.answers import without_values
 from shared.errors import Refused
 from shared.job.naming import CONTAINER
 

@@ -21,8 +21,7 @@ from shared.frameworks.scale_requests import GROUP
 from shared.frameworks.schemas import Definition, Document
 from shared.frameworks.trainjob import TrainJob
 from shared.installation import plugins
-from shared.installation.guarded import Guarded, GuardedReferring
-from shared.installation.plugins import Plugins, chosen, find
+from shared.installation.plugins import Guarded, GuardedReferring, Plugins, chosen, find
 from shared.job.naming import JobKey, Slot, Uid, WorkerName
 from shared.job.reasons import FRAMEWORK_FAILED as FAILED
 from shared.job.spec import JobSpec, Problem, RoleSpec, Wishes

@@ -6,8 +6,7 @@ from structlog.testing import capture_logs
 
 from shared.cluster.examination import Unfinished
 from shared.errors import Refused, Transient, Trouble
-from shared.process.health import Health
-from shared.process.readiness import EVERY_SECONDS, LONGEST_WAIT_SECONDS, look_after
+from shared.process.health import EVERY_SECONDS, LONGEST_WAIT_SECONDS, Health, look_after
 from tests.kit.virtual_time import until
 
 

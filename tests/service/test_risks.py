@@ -6,8 +6,7 @@ from structlog.testing import capture_logs
 
 from shared.errors import Transient
 from shared.eventlog.inspection import LATEST_SECONDS, SOONEST_SECONDS, Look, Room
-from shared.process.health import Health
-from shared.process.readiness import warn_unmonitored, watch_risks
+from shared.process.health import Health, warn_unmonitored, watch_risks
 
 
 async def test_each_risk_is_told_once_and_what_goes_wrong_with_a_look_ends_nothing():

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from services.status.anchoring import Anchoring
+from services.status.checkpoints import Anchoring
 from shared.cluster.kinds import LEASES
 from shared.errors import Conflict
 from shared.eventlog import Stored

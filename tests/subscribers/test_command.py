@@ -13,8 +13,11 @@ import pytest
 
 from muster.asking import open_log
 from muster.commands.installing import SetupOptions
+from muster.setup import add_subscriber as add
+from muster.setup import remove_subscriber as remove
 from muster.setup import set_up as command
-from muster.subscribers import add, remove, show, sizes_of
+from muster.setup import show_subscribers as show
+from muster.setup import sizes_of
 from shared.errors import Refused
 from shared.eventlog import api
 from shared.eventlog.account import ADMIN, COPIES, RELAY, Copy

@@ -1,1 +1,0 @@
-"""The rules of the audit service: what counts as a claim, and which change it is about.  Pure."""

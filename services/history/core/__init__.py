@@ -1,1 +1,0 @@
-"""The rules of the history service: whom it believes.  Pure."""
