@@ -9,22 +9,22 @@ import msgspec
 import typer
 import yaml
 
-from muster.asking import Source, ask, open_cluster, open_source, outside, patiently, streamed, told_if_outside
+from muster.asking import Source, ask, open_source, outside, patiently, streamed, told_if_outside
 from muster.following import Tell, warn
-from muster.jobs import every
 from muster.terminal import Output, harmless, say
 from shared.cluster.kube import KubeCluster
 from shared.errors import Transient
 from shared.eventlog import EventLog, ignore_trouble
 from shared.eventlog.subject import archived_under
 from shared.frameworks.kinds import Kinds
-from shared.history_api import GROUP, Question
+from shared.history_api import Question
 from shared.job.fold import Histories
 from shared.job.naming import NO_UID, JobKey, Uid, history_filters, key_archived, namespace_filters
 from shared.job.text import in_one_line
 from shared.process.settings import Settings
 from shared.telling.reading import everything
 from shared.telling.sealed import row_of, shown_of
+from shared.telling.selection import GONE, Selection
 from shared.telling.shown import Shown, cells, listed
 from shared.telling.targets import Asked, find, known_kinds, subjects_of
 
@@ -48,7 +48,7 @@ _GAP = "  "
 _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 PAGE = 500
 """The jobs of one page of a list, as kubectl asks for them."""
-GONE = 410
+EXPIRED = 410
 """The code of a watch that cannot go on from its sequence; who watches lists anew."""
 
 
@@ -64,8 +64,8 @@ class Options(msgspec.Struct, frozen=True):
     """True to include deleted jobs."""
     watch: bool = False
     """True to go on with each change."""
-    uids: frozenset[str] | None = None
-    """The jobs that a selector chose; None without one."""
+    selector: str = ""
+    """The labels of the jobs."""
     width: int = 0
     """The columns of the terminal; 0 where there is none."""
     colours: bool = False
@@ -166,14 +166,10 @@ def _yaml(plain: Any) -> str:
     return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).rstrip()
 
 
-async def get(settings: Settings, options: Options, *, nats: bool = False, selector: str = "") -> None:
-    """Print jobs, and with a watch each change; with a selector those whose resources have these labels now."""
+async def get(settings: Settings, options: Options, *, nats: bool = False) -> None:
+    """Print jobs, and with a watch each change."""
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(told_if_outside(settings, options.asked, options.namespace))
-        if selector:
-            cluster = await stack.enter_async_context(open_cluster(settings))
-            chosen = await every(cluster, known_kinds(), options.namespace, selector)
-            options = msgspec.structs.replace(options, uids=frozenset(job.metadata.uid for _, job in chosen))
         source = await stack.enter_async_context(open_source(settings, nats=nats))
         async for text in await stack.enter_async_context(aclosing(texts(source, options, known_kinds()))):
             say(text, exact=options.output is Output.json, coloured=options.colours)
@@ -190,8 +186,9 @@ def texts(source: Source, options: Options, kinds: Kinds, tell: Tell | None = No
 
 async def _rendered(found: AsyncGenerator[Sequence[Shown], None], options: Options) -> AsyncGenerator[str, None]:
     """What is told of the jobs that were found first, and with a watch of each that changed later."""
+    selection = Selection(Question(labels=options.selector))
     async with aclosing(found):
-        shown = [one for one in await anext(found) if _chosen(one, options)]
+        shown = [one for one in await anext(found) if selection.has_job(one)]
         renderer = renderer_of(options, shown)
         for text in renderer.all(shown):
             yield text
@@ -201,7 +198,7 @@ async def _rendered(found: AsyncGenerator[Sequence[Shown], None], options: Optio
         async for later in found:
             for one in later:
                 state, seen = renderer.state(one), one.uid in before or options.gone or not one.gone
-                if before.get(one.uid) != state and _chosen(one, options) and seen:
+                if before.get(one.uid) != state and selection.has_job(one) and seen:
                     before[one.uid] = state
                     yield renderer.one(one)
 
@@ -225,7 +222,8 @@ async def _by_cluster(cluster: KubeCluster, options: Options, tell: Tell) -> Asy
 
 async def _changes(cluster: KubeCluster, options: Options, found: "_Found") -> "AsyncGenerator[Shown, None]":
     """Each change after a list, to the end of the stream."""
-    question = Question(options.namespace, only=found.name, after=found.version, watch=True, bookmarks=True)
+    of = Question(options.namespace, only=found.name, labels=options.selector)
+    question = msgspec.structs.replace(of, after=found.version, watch=True, bookmarks=True)
     async with aclosing(streamed(cluster, question)) as lines:
         async for line in lines:
             change = msgspec.json.decode(line, type=_Change)
@@ -234,7 +232,7 @@ async def _changes(cluster: KubeCluster, options: Options, found: "_Found") -> "
                     yield msgspec.json.decode(change.object, type=_Item).job
                 case "ERROR":
                     said = msgspec.json.decode(change.object, type=_Said)
-                    if said.code == GONE:
+                    if said.code == EXPIRED:
                         return
                     raise Transient(said.message)
 
@@ -245,7 +243,7 @@ async def _found(cluster: KubeCluster, options: Options) -> "_Found":
         item = msgspec.json.decode(await ask(cluster, Question(options.namespace, options.asked.word)), type=_Item)
         return _Found([item.job], item.job.sequence, item.metadata.name)
     found, version, go_on = list[Shown](), "", ""
-    chosen = "" if options.gone else f"{GROUP}/gone=false"
+    chosen = ",".join(filter(None, ("" if options.gone else f"{GONE}=false", options.selector)))
     while go_on or not version:
         question = Question(options.namespace, every=True, labels=chosen, limit=PAGE, go_on=go_on)
         items = msgspec.json.decode(await ask(cluster, question), type=_Items)
@@ -287,10 +285,6 @@ async def shown_by_log(log: EventLog, options: Options, kinds: Kinds) -> "tuple[
             ]
         shown = sorted((*shown, *map(shown_of, archived)), key=lambda one: (one.namespace, one.name, one.uid))
     return histories, shown
-
-
-def _chosen(one: "Shown", options: Options) -> bool:
-    return options.uids is None or one.uid in options.uids
 
 
 class _Meta(msgspec.Struct, rename="camel"):

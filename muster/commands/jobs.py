@@ -65,7 +65,7 @@ def get(
     ] = False,
     selector: Annotated[
         str,
-        typer.Option("--selector", "-l", metavar="LABELS", help="only jobs whose resources have these labels now"),
+        typer.Option("--selector", "-l", metavar="LABELS", help="only jobs with these labels, as with kubectl"),
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="the same as -o json")] = False,
     nats: Nats = False,
@@ -78,8 +78,8 @@ def get(
     asked = named_job(target, "get", "shows") if target else None
     if asked is not None and everywhere:
         raise typer.BadParameter("a job is in one namespace; say -n NAMESPACE instead of -A")
-    if selector and (asked is not None or gone):
-        raise typer.BadParameter("-l chooses among the jobs that are there; leave KIND/NAME and --gone out")
+    if selector and asked is not None:
+        raise typer.BadParameter("-l chooses among jobs; leave KIND/NAME out")
     output = Output.json if as_json else output
     colours = output in (Output.table, Output.wide) and terminal.has_colours()
     options = Options(
@@ -88,10 +88,11 @@ def get(
         output=output,
         gone=gone,
         watch=watch,
+        selector=selector,
         width=terminal.width(),
         colours=colours,
     )
-    running(lambda: show(settings(), options, nats=nats, selector=selector))
+    running(lambda: show(settings(), options, nats=nats))
 
 
 def history(

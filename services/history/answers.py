@@ -20,7 +20,6 @@ import msgspec
 from msgspec.structs import replace
 
 from services.history import documents
-from services.history.core import Selection
 from services.history.documents import Kept, Row
 from services.history.view import COME_AGAIN_SECONDS, View
 from shared.errors import Refused, Transient
@@ -46,6 +45,7 @@ from shared.telling.reading import (
 )
 from shared.telling.report import report_lines, reported
 from shared.telling.sealed import of_archive, together
+from shared.telling.selection import Selection
 from shared.telling.shown import Shown
 from shared.telling.targets import Asked, find, must_be_names, parse_target, subjects_of
 from shared.telling.why import answered

@@ -9,13 +9,13 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
-from services.history.core import labels_of
 from services.history.documents import Kept, Row
 from shared.errors import Refused, Trouble
 from shared.eventlog import EventLog
 from shared.eventlog.parts import Part
 from shared.job.naming import JobKey, Uid
 from shared.telling.sealed import row_of, shown_of
+from shared.telling.selection import as_text
 
 LOOK_SECONDS = 1.0
 """Seconds between two looks for what is new in the archive."""
@@ -52,7 +52,7 @@ class Archived:
         """The number of messages and the last sequence, at the last look."""
         self._read = 0
         self._lines: list[bytes] = []
-        """Sorted; the parts of each end with a zero byte: namespace, name, uid, place in `_of`, time, sequences."""
+        """Sorted; a zero byte between its parts: namespace, name, uid, place in `_of`, time, sequences, labels."""
         self._of: list[_Of] = []
         self._places: dict[_Of, int] = {}
 
@@ -101,7 +101,7 @@ class Archived:
         if (place := self._places.get(of)) is None:
             place = self._places[of] = len(self._of)
             self._of.append(of)
-        words = (row.namespace, row.name, row.uid, place, row.time, row.sequence, part.sequence)
+        words = (row.namespace, row.name, row.uid, place, row.time, row.sequence, part.sequence, as_text(row.labels))
         return "\0".join(map(str, words)).encode()
 
     def lines(self, namespace: str, after: JobKey) -> Sequence[bytes]:
@@ -115,7 +115,7 @@ class Archived:
     def rows(self, lines: Sequence[bytes]) -> Iterator[Row]:
         """Their rows, without documents."""
         for line in lines:
-            namespace, name, uid, place, time, sequence, at = line.decode().split("\0")
+            namespace, name, uid, place, time, sequence, at, own = line.decode().split("\0")
             of = self._of[int(place)]
             yield Row(
                 key=JobKey(namespace, name, Uid(uid)),
@@ -124,7 +124,8 @@ class Archived:
                 first=0,
                 sequence=int(sequence),
                 time=time,
-                labels=labels_of(name, of.kind, of.phase, gone=of.gone),
+                phase=of.phase,
+                own=own,
                 gone=of.gone,
                 archived=int(at),
             )

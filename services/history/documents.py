@@ -9,10 +9,10 @@ from typing import Any, Self
 
 import msgspec
 
-from services.history.core import LABELS, labels_of
 from shared.history_api import API_VERSION, GROUP, KIND, PARTS, PLURAL, ROOT, VERSION
 from shared.job.naming import JobKey, Uid
 from shared.release import this_release
+from shared.telling.selection import LABELS, from_text, labels_of
 from shared.telling.shown import Shown, cells
 
 Json = dict[str, Any]
@@ -53,7 +53,8 @@ class Kept(msgspec.Struct, frozen=True):
 
     @property
     def labels(self) -> dict[str, str]:
-        return labels_of(self.shown.name, self.shown.kind, self.shown.phase, gone=self.shown.gone)
+        shown = self.shown
+        return labels_of(shown.name, shown.kind, shown.phase, shown.labels, gone=shown.gone)
 
     @property
     def metadata(self) -> Json:
@@ -87,11 +88,17 @@ class Row(msgspec.Struct, frozen=True):
     """The sequence of its last one."""
     time: str
     """When that was recorded."""
-    labels: dict[str, str]
+    phase: str
+    own: str
+    """The labels of its resource, as text."""
     gone: bool
     document: bytes = b""
     archived: int = 0
     """The sequence of its document in the archive; 0 if it is here."""
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return labels_of(self.key.name, self.of[1], self.phase, from_text(self.own), gone=self.gone)
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
@@ -276,6 +283,7 @@ FIELDS = {
     "over": "True once it succeeded or failed.",
     "gone": "True once its resource was deleted.",
     "began": "When the first event of the job was recorded.",
+    "labels": "The labels of its resource; of many or long ones the first.",
     "note": "What hinders it, or how it ended, in a sentence; empty without anything to say.",
     "status": "The status as Muster computes it from the log, in the fields of its kind.",
 }
@@ -326,7 +334,7 @@ def _schemas(place: str) -> Json:
         "labels": {
             "type": "object",
             "additionalProperties": text,
-            "description": f"{', '.join(LABELS)}; the labels of the job itself are not in the log.",
+            "description": f"Those of the job, and {', '.join(LABELS)}.",
         },
     }
     history = {

@@ -9,7 +9,6 @@ from contextlib import aclosing, contextmanager
 
 from services.history import documents
 from services.history.answers import Answers, asked_for, names_people, place
-from services.history.core import Selection
 from services.history.documents import Row
 from shared.errors import Refused
 from shared.eventlog import EventLog
@@ -17,6 +16,7 @@ from shared.flow import Shares
 from shared.history_api import Question, Share
 from shared.job.naming import JobKey, Uid, history_filters, namespace_filters
 from shared.telling.reading import line_of, of_history
+from shared.telling.selection import Selection
 from shared.telling.targets import find, must_be_names
 
 STREAMS = 32

@@ -15,7 +15,6 @@ import msgspec
 import structlog
 
 from services.history.archived import Archived
-from services.history.core import labels_of
 from services.history.documents import Kept, Row
 from shared.errors import Refused, Transient, Trouble
 from shared.eventlog import EventLog, Stored
@@ -27,6 +26,7 @@ from shared.job.fold import History
 from shared.job.naming import NO_UID, JobKey, Uid, key_of
 from shared.runtime.queue import Slice
 from shared.telling.reading import is_seal
+from shared.telling.selection import as_text
 from shared.telling.shown import Shown
 from shared.telling.targets import Asked, chosen
 
@@ -267,7 +267,8 @@ class View:
             first=folded.first,
             sequence=history.sequence,
             time=history.time,
-            labels=labels_of(shown.name, shown.kind, shown.phase, gone=shown.gone),
+            phase=shown.phase,
+            own=as_text(shown.labels),
             gone=shown.gone,
             document=msgspec.json.encode(kept.document),
         )

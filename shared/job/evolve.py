@@ -4,6 +4,8 @@ It rejects no event: a fact that no longer applies leaves the job as it is.  The
 Every type of event is named here, so mypy fails for a new one without a case.
 """
 
+from sys import intern
+
 import msgspec
 
 from shared.job import evolve_attempts as attempts
@@ -268,6 +270,8 @@ def _job_observed(job: Job, event: watcher.JobObserved, at: At) -> Job:
             templates=job.resource.templates if _keeps_templates(job, event) else event.generation,
             version=event.version,
             blank=event.blank,
+            # Thousands of jobs have the same ones.
+            labels=tuple((intern(name), intern(value)) for name, value in event.labels),
             edited=at.sequence if spec not in (None, job.spec) else job.resource.edited,
             late_edit=at if _comes_too_late(job, event, spec) else job.resource.late_edit,
             problems=event.problems,

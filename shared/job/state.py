@@ -119,6 +119,7 @@ class JobResource(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     epoch: int = 0
     blank: bool = False
     """True if the resource of this version has no status."""
+    labels: tuple[tuple[str, str], ...] = ()
     edited: int = 0
     """The sequence at which the job's spec was first observed."""
     late_edit: At | None = None

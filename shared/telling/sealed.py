@@ -20,7 +20,7 @@ from shared.telling.targets import Asked, Target, find
 from shared.untrusted import MALFORMED
 
 
-class Row(Shown, frozen=True, rename="camel"):
+class Row(Shown, frozen=True, rename="camel", kw_only=True):
     """A history as lists show it, without its status."""
 
     time: str

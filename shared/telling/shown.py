@@ -137,6 +137,8 @@ class Shown(msgspec.Struct, frozen=True, rename="camel"):
     status: dict[str, Any]
     began: str
     """When its first event was recorded."""
+    labels: dict[str, str] = {}
+    """Those of its resource; of many or long ones the first."""
 
     @classmethod
     def of(cls, history: History, kinds: Kinds) -> "Shown":
@@ -162,6 +164,7 @@ class Shown(msgspec.Struct, frozen=True, rename="camel"):
             note=history.held or _note(job, short),
             status=short.status,
             began=history.began,
+            labels=dict(job.resource.labels),
         )
 
 

@@ -24,6 +24,7 @@ from shared.history_api import Question
 from shared.job.events.status import JobSucceeded
 from shared.job.naming import NO_UID, JobKey
 from tests.archive.test_archiver import archive
+from tests.kit.builders import labelled
 from tests.kit.nats import READY, a_namespace, connected, until
 from tests.kit.sealed import Life, a_key, a_life, a_sealed_life
 
@@ -40,7 +41,7 @@ async def namespace(nats_server: NatsServer) -> str:
             await a_sealed_life(log, a_key(found, name, uid))
         await archive(mine, found, seals=0)
         ended = Life(log, a_key(found, "e"))
-        *lived, gone = a_life()[:-4], *a_life()[-4:]
+        *lived, gone = labelled(a_life()[:-4], team="a"), *a_life()[-4:]
         await ended.live([*lived[0], JobSucceeded(reason="JobSucceeded"), *lived[1:], gone])
         await ended.seal()
         await archive(mine, found)
@@ -98,6 +99,7 @@ async def test_what_left_the_log_is_selected_as_the_rest(
         monkeypatch.setattr(answering, "SCAN_SECONDS", seconds)
         succeeded = Question(namespace, labels=f"{PHASE}=Succeeded", limit=5)
         assert await listed(asked, succeeded) == [("e", "u-1")]
+        assert await listed(asked, Question(namespace, labels="team=a", limit=1)) == [("e", "u-1")]
         assert await listed(asked, replace(succeeded, since="2200-01-01T00:00:00Z")) == []
         named = Question(namespace, only="trainingjob.b", fields="metadata.name=trainingjob.b")
         assert await listed(asked, named) == [("b", "u-2")]
@@ -115,6 +117,7 @@ async def test_a_row_and_an_object_of_the_archive_are_as_those_of_the_log(asked:
     ]
     whole["job"]["status"] = {}
     assert item == whole
+    assert item["metadata"]["labels"]["team"] == item["job"]["labels"]["team"] == "a"
 
 
 async def test_what_was_removed_from_the_archive_is_no_longer_listed(

@@ -28,7 +28,7 @@ from shared.job.events.watcher import JobGone
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
 from shared.process.settings import Settings
-from tests.kit.builders import a_running_job
+from tests.kit.builders import a_running_job, labelled
 from tests.kit.commands import Ended, run
 from tests.kit.histories import stored
 from tests.kit.nats import connected
@@ -165,7 +165,7 @@ async def a_site(cluster: DevelopmentCluster, folder: Path) -> AsyncIterator[Sit
         await set_up(nats.url, user=ADMIN, password=nats.users[ADMIN])
         async with connected(nats, ADMIN) as log:
             gone = [*a_running_job(2), JobGone(version=9)]
-            await record(log, a_running_job(2), History(JobKey("team-a", "resnet", Uid("uid-1"))))
+            await record(log, labelled(a_running_job(2), team="a"), History(JobKey("team-a", "resnet", Uid("uid-1"))))
             await record(log, gone, History(JobKey("team-a", "bygone", Uid("uid-2"))))
             await record(log, a_running_job(2), History(JobKey("team-b", "other", Uid("uid-3"))))
         site = Site(cluster, nats, folder)

@@ -23,7 +23,7 @@ from shared.job.events.status import JobFailed
 from shared.job.events.watcher import JobGone
 from shared.telling.report import Report, report_lines
 from shared.telling.targets import known_kinds, parse_target
-from tests.kit.builders import a_running_job, scaling_out
+from tests.kit.builders import a_running_job, a_spec, labelled, observed, scaling_out
 from tests.memory.eventlog import MemoryEventLog
 from tests.muster.test_get import Log
 
@@ -189,6 +189,18 @@ async def test_a_row_has_what_kubectl_asks_for(log: Log):
     assert [row["object"] for row in await rows("None")] == [None, None]
     partial = {"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": listed[0]["metadata"]}
     assert (await rows(""))[0]["object"] == (await rows("Metadata"))[0]["object"] == partial
+
+
+async def test_a_history_has_the_labels_that_its_job_has_now(log: Log):
+    log.add(*labelled(a_running_job(2), team="a", tier="x"), name="mine", uid="uid-7")
+    chosen = Question("team-a", labels="team in (a,b),tier")
+    [found] = json.loads(await told(log, chosen))["items"]
+    assert found["metadata"]["labels"].items() >= {"team": "a", "tier": "x", "history.muster.dev/name": "mine"}.items()
+    assert found["job"]["labels"] == {"team": "a", "tier": "x"}
+    [row] = json.loads((await of(log).answer(chosen, as_table=True)).body)["rows"]
+    assert row["object"]["metadata"]["labels"] == found["metadata"]["labels"], "`kubectl get -L team` prints it"
+    log.add(*labelled([observed(a_spec(2))], team="c"), name="mine", uid="uid-7")
+    assert json.loads(await told(log, chosen))["items"] == []
 
 
 async def test_a_history_is_as_old_as_its_first_event_and_has_labels(log: Log):

@@ -50,8 +50,10 @@ async def test_kubectl_sorts_selects_and_explains_histories(site: Site):
     assert [line.split()[0] for line in rows.out.splitlines()[1:]] == ["trainingjob.resnet", "trainingjob.bygone"]
     gone = await site.kubectl("viewer-a", "get", "jh", "-n", "team-a", "-l", f"{GROUP}/gone=true", "-o", "name")
     assert gone.out.split() == [f"jobhistory.{GROUP}/trainingjob.bygone"]
-    refused = await site.kubectl("viewer-a", "get", "jh", "-n", "team-a", "-l", "a=b")
-    assert (refused.code, "the labels of jobs are not in the log" in refused.complaint) == (1, True)
+    mine = await site.kubectl("viewer-a", "get", "jh", "-n", "team-a", "-l", "team=a,!x", "-L", "team", "--no-headers")
+    assert [(line.split()[0], line.split()[-1]) for line in mine.out.splitlines()] == [("trainingjob.resnet", "a")]
+    refused = await site.kubectl("viewer-a", "get", "jh", "-n", "team-a", "-l", "a=b=c")
+    assert (refused.code, "is no part of a selector" in refused.complaint) == (1, True)
     explained = await site.kubectl("viewer-a", "explain", "jobhistories.job.requestsOver")
     assert "How many of them are over" in explained.out, explained.complaint
 

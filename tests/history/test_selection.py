@@ -1,12 +1,13 @@
-"""Selectors of a list, as Kubernetes reads them, and the labels that a history has."""
+"""Selectors of a list, as kube-apiserver reads them, and the labels that a history has."""
 
 import pytest
 
-from services.history.core import GONE, KIND, NAME, PHASE, Selection, labels_of
 from shared.errors import Refused
 from shared.history_api import Question
+from shared.telling.selection import GONE, KIND, NAME, PHASE, Selection, as_text, from_text, labels_of
 
-FAILED = labels_of("resnet", "TrainingJob", "Failed", gone=False)
+OWN = {"team": "a", "kueue.x-k8s.io/queue-name": "night", "plain": ""}
+FAILED = labels_of("resnet", "TrainingJob", "Failed", OWN, gone=False)
 
 
 @pytest.mark.parametrize(
@@ -23,6 +24,12 @@ FAILED = labels_of("resnet", "TrainingJob", "Failed", gone=False)
         pytest.param(f"!{PHASE}", False, id="not there"),
         pytest.param(f"{GONE}=false,{KIND}=TrainingJob,{NAME}=resnet", True, id="all parts hold"),
         pytest.param(f"{PHASE} in (Failed,Running),{KIND}=TFJob", False, id="one part does not hold"),
+        pytest.param("team=a,kueue.x-k8s.io/queue-name in (night,day)", True, id="labels of the job"),
+        pytest.param("team=b", False, id="another value of the job's"),
+        pytest.param("plain=", True, id="no value"),
+        pytest.param("plain in (,x), !other , other!=x,other notin (x)", True, id="what is not there has no value"),
+        pytest.param("other=", False, id="what is not there is not empty"),
+        pytest.param("!team", False, id="not the job's"),
     ],
 )
 def test_labels_select(selector: str, selected: bool):
@@ -45,8 +52,10 @@ def test_fields_select(selector: str, selected: bool):
 @pytest.mark.parametrize(
     ("question", "words"),
     [
-        pytest.param(Question(labels="a=b"), "the labels of jobs are not in the log", id="a label of a job"),
-        pytest.param(Question(labels="a!=b"), "the labels of jobs are not in the log", id="without a label of a job"),
+        pytest.param(Question(labels="a b"), "is no part of a selector", id="two words"),
+        pytest.param(Question(labels="Example.com/a=b"), "is no part of a selector", id="a prefix that is no domain"),
+        pytest.param(Question(labels=f"a={'b' * 64}"), "at most 63 characters", id="a value that no label has"),
+        pytest.param(Question(labels="a in b"), "is no part of a selector", id="a set without brackets"),
         pytest.param(Question(labels=f"{PHASE}>3"), "is no part of a selector", id="an order"),
         pytest.param(Question(labels=f"{PHASE}=a=b"), "is no part of a selector", id="two signs"),
         pytest.param(Question(labels=f"{PHASE}=a,"), "is no part of a selector", id="an empty part"),
@@ -62,4 +71,11 @@ def test_what_cannot_be_selected_is_refused(question: Question, words: str):
 
 
 def test_a_label_is_one_that_kubernetes_takes():
-    assert labels_of("x" * 64, "TFJob", "", gone=True) == {KIND: "TFJob", GONE: "true"}
+    assert labels_of("x" * 64, "TFJob", "", {}, gone=True) == {KIND: "TFJob", GONE: "true"}
+    assert labels_of("x", "TFJob", "", {KIND: "another"}, gone=True)[KIND] == "TFJob", "it is Muster's own"
+
+
+def test_labels_are_kept_as_text_but_for_what_is_none():
+    assert from_text(as_text(OWN)) == OWN
+    assert from_text(as_text({})) == {}
+    assert from_text(as_text({"a": "b,c=d", "x=y": "z", "e": "f\0g", "h": "i"})) == {"h": "i"}

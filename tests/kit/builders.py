@@ -1,7 +1,10 @@
 """Events of ordinary jobs, with one meaningful argument each."""
 
 import json
+from collections.abc import Iterable
 from typing import Any
+
+import msgspec
 
 from shared.frameworks.scale_requests import named_workers
 from shared.job.events.catalog import AnyEvent
@@ -144,6 +147,12 @@ def a_created_job(workers: int = 2, **spec: object) -> list[AnyEvent]:
 def a_ready_job(workers: int = 2, **spec: object) -> list[AnyEvent]:
     """All workers Ready, hosts files not published yet."""
     return [*a_created_job(workers, **spec), secret(), pods(*(worker(index) for index in range(workers)))]
+
+
+def labelled(events: Iterable[AnyEvent], **labels: str) -> list[AnyEvent]:
+    """The events of a job whose resource has these labels."""
+    first, *others = events
+    return [msgspec.structs.replace(first, labels=(*labels.items(),)), *others]
 
 
 def a_running_job(workers: int = 2, **spec: object) -> list[AnyEvent]:

@@ -21,7 +21,7 @@ from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
 from shared.job.spec import Problem
 from shared.telling.targets import Asked, parse_target
-from tests.kit.builders import a_created_job, a_running_job, a_spec, observed, pods, scaling_out, worker
+from tests.kit.builders import a_created_job, a_running_job, a_spec, labelled, observed, pods, scaling_out, worker
 from tests.kit.histories import KEY, stored
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 from tests.muster.test_summary import a_crash_loop
@@ -188,11 +188,13 @@ async def test_control_characters_in_a_note_reach_no_terminal(log: Log):
     assert "a\\u001b[2Jb" in await log.says(width=200, colours=True)
 
 
-async def test_a_selector_shows_the_jobs_that_it_chose(log: Log):
-    log.add(*a_running_job(2))
-    log.add(*a_running_job(2), name="another", uid="uid-2")
-    (_, line) = (await log.says(uids=frozenset({"uid-2"}))).splitlines()
+async def test_a_selector_shows_the_jobs_that_have_its_labels(log: Log):
+    log.add(*labelled(a_running_job(2), team="b"))
+    log.add(*labelled(a_running_job(2), team="a"), name="another", uid="uid-2")
+    (_, line) = (await log.says(selector="team=a")).splitlines()
     assert line.split()[2] == "another"
+    with pytest.raises(Refused, match="no part of a selector"):
+        await log.says(selector="team=a=b")
 
 
 @pytest.mark.parametrize(

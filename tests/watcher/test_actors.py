@@ -127,6 +127,13 @@ def test_the_writes_of_changes_are_named_by_their_versions():
     assert writes(1, changes) == (4, 6)
 
 
+def test_who_changes_labels_is_named():
+    before = a_job(1, 2, entry(EDIT, 1, "spec", "metadata"))
+    now = a_job(2, 2, entry(EDIT, 1, "spec", "metadata"), entry(ROBOT, 2, "metadata"))
+    labels = msgspec.structs.replace(now.observed, labels=(("team", "b"),))
+    assert since(1, after(before, msgspec.structs.replace(now, observed=labels)).changes) == (ROBOT,)
+
+
 def test_a_write_that_no_watch_showed_has_no_version():
     scaled = a_job(4, 3, entry(EDIT, 1, "spec"), generation=2)
     assert writes(1, after(CREATED, scaled, listed=True).changes) == ()

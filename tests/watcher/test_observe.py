@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
+from services.watcher.core.observed import Change
 from shared.eventlog import MAX_BODY
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.status import JobCreated, JobFailed
@@ -22,8 +23,18 @@ from shared.job.events.watcher import (
 )
 from shared.job.naming import JobKey, Uid, config_name
 from shared.job.spec import WORKER, Problem, ScaleSpec
-from shared.job.views import ChildView, Exit
-from tests.kit.builders import a_created_job, a_running_job, a_spec, exited, launcher, observed, scaling_out, worker
+from shared.job.views import Actor, ChildView, Exit
+from tests.kit.builders import (
+    a_created_job,
+    a_running_job,
+    a_spec,
+    exited,
+    labelled,
+    launcher,
+    observed,
+    scaling_out,
+    worker,
+)
 from tests.kit.histories import KEY
 from tests.watcher.watching import WAITING, Watching, a_request, a_resource
 
@@ -67,6 +78,16 @@ class TestTheResource:
         watching.show(a_resource(a_spec(3), version=9, generation=2))
         assert kinds(watching.settle()) == ["JobObserved"]
         assert watching.job().spec == a_spec(3)
+
+    def test_other_labels_are_said_with_who_changed_them(self):
+        watching = Watching(*labelled([observed(a_spec())], team="a"))
+        labels, editor = (("team", "b"),), Actor("kubectl-label", "Update")
+        seen = a_resource(version=9)
+        watching.show(replace(seen, observed=replace(seen.observed, labels=labels), changes=(Change(9, editor, 9),)))
+        (fact,) = watching.settle()
+        assert isinstance(fact, JobObserved)
+        assert (fact.labels, fact.by, fact.writes) == (labels, (editor,), (9,))
+        assert watching.job().resource.labels == labels
 
     def test_another_wish_in_the_same_generation_is_said_because_annotations_count_too(self):
         watching = Watching(observed(a_spec()))

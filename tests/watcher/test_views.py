@@ -418,3 +418,19 @@ def test_last_words_are_left_out_where_the_setting_says_so():
     known = observed_pod(a_pod(**crashed("password=hunter2")), last_words=False)
     assert known is not None
     assert known[1].exits == (Exit("main", 1, "Error"),)
+
+
+def test_of_many_labels_the_first_are_kept_and_the_rest_is_told():
+    def seen(labels: dict[str, str]) -> tuple[tuple[tuple[str, str], ...], list[str]]:
+        manifest: dict[str, Any] = training_job()
+        found = observed_job(TRAININGJOB, custom(changed(manifest, "metadata.labels", labels))).observed
+        assert found.spec is not None
+        return found.labels, [known.field for known in found.spec.ignored]
+
+    few = {"team": "a", "a": ""}
+    assert seen(few) == ((("a", ""), ("team", "a")), [])
+    assert seen({}) == ((), [])
+    many = {f"label-{number:02}": "x" for number in range(33)}
+    assert seen(many) == ((*many.items(),)[:32], ["metadata.labels"])
+    long = {f"{'p' * 250}/{number}": "x" * 63 for number in range(9)}
+    assert (len(seen(long)[0]), seen(long)[1]) == (6, ["metadata.labels"])

@@ -97,4 +97,5 @@ def _after(version: int, changes: tuple[Change, ...]) -> list[Change]:
 
 
 def _wishes(job: ObservedJob) -> tuple[object, ...]:
-    return job.observed.generation, job.observed.spec, job.observed.problems
+    seen = job.observed
+    return seen.generation, seen.spec, seen.problems, seen.labels

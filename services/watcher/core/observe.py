@@ -160,12 +160,8 @@ def _resource(job: Job, cache: Cache, presence: Presence | None) -> Iterator[Fac
     problems, spec = seen.problems or taken, seen.spec if not taken else None
     if wished is not None:
         problems, spec = (), wished
-    known = (
-        (job.resource.generation, job.resource.problems)
-        if job.resource.problems
-        else (job.resource.generation, job.spec)
-    )
-    now = (seen.generation, problems) if problems else (seen.generation, spec)
+    known = (job.resource.generation, job.resource.labels, job.resource.problems or job.spec)
+    now = (seen.generation, seen.labels, problems or spec)
     if known != now or job.resource.gone or cache.epoch > job.resource.epoch:
         changes = resource.changes if not job.resource.gone and cache.epoch == job.resource.epoch else ()
         # What waited for its turn is recorded a second time, whole.
@@ -181,6 +177,7 @@ def _resource(job: Job, cache: Cache, presence: Presence | None) -> Iterator[Fac
             by=actors.since(base, changes),
             writes=actors.writes(base, changes),
             blank=seen.blank,
+            labels=seen.labels,
         )
     if resource.deleting and (not job.deleting or (resource.orphan and not job.resource.orphan)):
         yield watcher.JobDeleting(version=seen.version, orphan=resource.orphan, finalizers=resource.finalizers)

@@ -1,6 +1,7 @@
 """Views: Kubernetes objects reduced to the fields that decisions need.  Pure."""
 
 from collections.abc import Callable, Mapping
+from sys import intern
 
 import msgspec
 
@@ -34,6 +35,9 @@ MOST_PROBLEMS = 100
 
 MOST_FINALIZERS = 10
 """The most finalizers of one job or pod in an event; Kubernetes does not bound their number."""
+
+MOST_LABELS, LABELS_BYTES = 32, 2_048
+"""The most labels of a job in an event, and the most bytes of their names and values."""
 
 LONGEST_NAME = 253
 LONGEST_UID = 64
@@ -77,6 +81,14 @@ def observed_job(framework: Framework, manifest: Custom, *, kueue: bool = False,
         spec = _with_forced_deletion(spec, (meta.annotations or {}).get(naming.FORCE_DELETE_AFTER))
         spec = _with_stalls(spec, meta.annotations or {})
         spec = with_requests(framework, manifest, spec)
+    labels = _labels(meta.labels or {})
+    if spec is not None and len(labels) < len(meta.labels or {}):
+        told = Ignored(
+            field="metadata.labels",
+            effect="is kept in part",
+            message=f"lists of histories know {MOST_LABELS} labels of a job, and {LABELS_BYTES} bytes of them",
+        )
+        spec = msgspec.structs.replace(spec, ignored=(*spec.ignored, told))
     runtime = runtime_of(manifest)
     log, head = shown_in(manifest.status)
     accept = (meta.annotations or {}).get(naming.ACCEPT_HISTORY, "")[:LONGEST_HEAD]
@@ -90,6 +102,7 @@ def observed_job(framework: Framework, manifest: Custom, *, kueue: bool = False,
             spec=spec,
             problems=() if isinstance(answer, JobSpec) else answer[:MOST_PROBLEMS],
             blank=not manifest.status,
+            labels=labels,
         ),
         deleting=meta.deletion_timestamp is not None,
         orphan="orphan" in (meta.finalizers or ()),
@@ -103,6 +116,16 @@ def observed_job(framework: Framework, manifest: Custom, *, kueue: bool = False,
         runtime=runtime.used if runtime is not None else None,
         wishes=framework.wishes(manifest),
     )
+
+
+def _labels(known: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """The labels by name, as far as there is room for them."""
+    found, room = list[tuple[str, str]](), LABELS_BYTES
+    for name, value in sorted(known.items())[:MOST_LABELS]:
+        room -= len(name) + len(value)
+        if room >= 0:
+            found.append((intern(name), intern(value)))
+    return (*found,)
 
 
 def _finalizers(meta: Metadata) -> tuple[str, ...]:

@@ -25,6 +25,8 @@ class JobObserved(Event, frozen=True, tag="JobObserved"):
     """The resource versions that these changes made, 0 for the creation; empty if one of them is not known."""
     blank: bool = False
     """The resource of this version has no status."""
+    labels: tuple[tuple[str, str], ...] = ()
+    """The resource's labels, by name; those beyond 32 of them and 2 KiB are left out."""
 
 
 class JobDeleting(Event, frozen=True, tag="JobDeleting"):
