@@ -28,7 +28,7 @@ from shared.job.text import counted
 from shared.process.kept_connection import Figures
 from shared.process.serving import Report
 from shared.runtime.queue import Slice
-from shared.telemetry.metrics import Count, Metric, Series
+from shared.telemetry.metrics import Count, Metric
 from shared.telling.reading import fold_to_end, line_of
 from shared.telling.sealed import check_of_log, kept
 
@@ -41,7 +41,6 @@ DONE = Metric(
 WAITING = Metric("muster_archive_waiting", "gauge", (), "Sealed histories whose events are still in the log")
 FAILING = Metric("muster_archive_failing", "gauge", (), "Those of them that could not be archived, and are tried again")
 OLDEST = Metric("muster_archive_oldest_seconds", "gauge", (), "For how long the oldest of them waits")
-WHAT = ("archived", "purged", "removed")
 
 
 class ArchiveFigures(Figures):
@@ -54,7 +53,8 @@ class ArchiveFigures(Figures):
         self._waiting = self._failing = 0
         self._oldest = 0.0
         self._warnings: tuple[str, ...] = ()
-        for what in WHAT:
+        self.gauges = {WAITING: lambda: self._waiting, FAILING: lambda: self._failing, OLDEST: lambda: self._oldest}
+        for what in ("archived", "purged", "removed"):
             self._done.add(what, by=0)
 
     def done(self, what: str, number: int = 1) -> None:
@@ -77,15 +77,6 @@ class ArchiveFigures(Figures):
         if self._failing > 1:
             warnings = (*warnings, f"{counted(self._failing, 'sealed history')} cannot be archived")
         return msgspec.structs.replace(found, warnings=warnings)
-
-    def series(self) -> list[Series]:
-        return [
-            *super().series(),
-            self._done,
-            Count.now(WAITING, {(): self._waiting}),
-            Count.now(FAILING, {(): self._failing}),
-            Count.now(OLDEST, {(): self._oldest}),
-        ]
 
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 300.0

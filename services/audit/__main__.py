@@ -8,7 +8,7 @@ from contextlib import aclosing, asynccontextmanager
 import structlog
 
 from services.audit.core import TYPES, Matcher, changes, claims
-from services.audit.server import AuditFigures, Server, Writer
+from services.audit.server import BYTES, WAITING, AuditFigures, Server, Writer
 from shared.errors import Refused, Trouble
 from shared.eventlog.account import AUDIT
 from shared.eventlog.subject import of_type
@@ -57,7 +57,7 @@ async def serving(settings: Settings) -> AsyncIterator[int]:
         ) as port:
             log.info("serving", port=port)
             figures.trouble, figures.connected = lambda: connection.turned_away, lambda: connection.connected
-            figures.waiting, figures.bytes = lambda: writer.waiting, lambda: matcher.bytes
+            figures.gauges |= {WAITING: lambda: writer.waiting, BYTES: lambda: matcher.bytes}
             figures.forced_out = lambda: matcher.forced_out
             following = _follow(connection, settings.namespace, matcher, writer, figures)
             async with meanwhile(following, writer.run(), connection.keep()), figures.probes(settings):

@@ -25,7 +25,7 @@ from shared.process.http import know
 from shared.process.kept_connection import Figures
 from shared.process.serving import Certificate, listening
 from shared.runtime.appends import stamp
-from shared.telemetry.metrics import Count, Labels, Metric, Series
+from shared.telemetry.metrics import Count, Metric, Series
 from shared.untrusted import MALFORMED
 
 BATCHES = Metric("muster_audit_batches_total", "counter", ("code",), "Batches of audit events, by HTTP status")
@@ -39,7 +39,6 @@ LOST = Metric(
     ("reason",),
     "Claims and changes that were dropped unmatched: NoRoom, QueueFull, Refused or Failed",
 )
-LOST_FOR = ("NoRoom", "QueueFull", "Refused", "Failed")
 WAITING = Metric("muster_audit_waiting", "gauge", (), "Facts of the audit service that wait for the log")
 BYTES = Metric("muster_audit_claims_bytes", "gauge", (), "About how many bytes the claims take that may still match")
 
@@ -52,11 +51,13 @@ class AuditFigures(Figures):
 
     def __init__(self) -> None:
         super().__init__(AUDIT)
-        self.waiting: Callable[[], int] = lambda: 0
-        self.bytes: Callable[[], int] = lambda: 0
+        self.gauges = {WAITING: lambda: 0, BYTES: lambda: 0}
         self.forced_out: Callable[[], int] = lambda: 0
+        """How many found no room."""
         self._batches, self._claims, self._attributed = Count(BATCHES), Count(CLAIMS), Count(ATTRIBUTED)
-        self._lost: dict[str, int] = dict.fromkeys(LOST_FOR, 0)
+        self._lost = Count(LOST)
+        for reason in ("NoRoom", "QueueFull", "Refused", "Failed"):
+            self._lost.add(reason, by=0)
 
     def answered(self, code: int) -> None:
         self._batches.add(str(code))
@@ -68,21 +69,11 @@ class AuditFigures(Figures):
         self._attributed.add()
 
     def lost(self, reason: str) -> None:
-        self._lost[reason] += 1
+        self._lost.add(reason)
 
     def series(self) -> list[Series]:
-        lost: dict[Labels, float] = {
-            (reason,): number for reason, number in {**self._lost, "NoRoom": self.forced_out()}.items()
-        }
-        return [
-            *super().series(),
-            self._batches,
-            self._claims,
-            self._attributed,
-            Count.now(LOST, lost),
-            Count.now(WAITING, {(): self.waiting()}),
-            Count.now(BYTES, {(): self.bytes()}),
-        ]
+        self._lost.values["NoRoom",] = self.forced_out()
+        return super().series()
 
 
 PATH = "/audit"

@@ -9,7 +9,7 @@ import structlog
 
 from services.history.answers import Answers
 from services.history.core import AUTHENTICATION, Trust
-from services.history.probes import HistoryFigures
+from services.history.probes import STREAMS, WAITING, HistoryFigures
 from services.history.server import Access, Server
 from shared.cluster.kube import KubeCluster
 from shared.errors import Transient
@@ -44,7 +44,7 @@ async def serving(settings: Settings) -> AsyncIterator[Listening]:
             log.info("serving", port=listening.port)
             figures.trouble = lambda: connection.turned_away or (answers.view.folding if connection.connected else "")
             figures.connected = lambda: connection.connected
-            figures.waiting, figures.streams = lambda: server.waiting, lambda: server.streams
+            figures.gauges |= {WAITING: lambda: server.waiting, STREAMS: lambda: server.streams}
             answers.view.start()
             async with meanwhile(connection.keep()), figures.probes(settings):
                 yield listening

@@ -5,11 +5,9 @@ log that is merely away does not count, because the readiness of the pods decide
 discovery, and a namespace that is deleted waits for the discovery of every API.
 """
 
-from collections.abc import Callable
-
 from shared.eventlog.account import HISTORY
 from shared.process.kept_connection import Figures
-from shared.telemetry.metrics import Count, Histogram, Metric, Series
+from shared.telemetry.metrics import Count, Histogram, Metric
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0)
 
@@ -38,8 +36,7 @@ class HistoryFigures(Figures):
 
     def __init__(self) -> None:
         super().__init__(HISTORY)
-        self.waiting: Callable[[], int] = lambda: 0
-        self.streams: Callable[[], int] = lambda: 0
+        self.gauges = {WAITING: lambda: 0, STREAMS: lambda: 0}
         self._answers = Count(ANSWERS)
         self._answer_seconds = Histogram(ANSWER_SECONDS)
         self._fold_seconds = Histogram(FOLD_SECONDS)
@@ -52,9 +49,3 @@ class HistoryFigures(Figures):
 
     def folded(self, seconds: float) -> None:
         self._fold_seconds.observe(seconds)
-
-    def series(self) -> list[Series]:
-        waiting, streams = (
-            Count.now(metric, {(): value}) for metric, value in ((WAITING, self.waiting()), (STREAMS, self.streams()))
-        )
-        return [*super().series(), self._answers, self._answer_seconds, self._fold_seconds, waiting, streams]

@@ -5,35 +5,15 @@ from types import MappingProxyType
 
 from shared.cluster.objects import Custom
 from shared.frameworks.framework import PodContext
-from shared.frameworks.mxnet import (
-    FIXED_RUNTIME_ID,
-    RUNTIME_ID,
-    SCHEDULER,
-    ParameterServer,
-    check_runtime_id,
-    columns,
-    entries_schema,
-    named,
-    runtime_id,
-    template_policy,
-)
-from shared.frameworks.mxnet_status import job_status, schema
+from shared.frameworks.mxnet import RUNTIME_ID, SCHEDULER, WithRuntimeId, entries_schema, template_policy
 from shared.frameworks.reading import Fields
 from shared.frameworks.replicated import ContainerProperties, ReplicaType
-from shared.frameworks.schemas import TEXT, Definition, Document, number
+from shared.frameworks.schemas import TEXT, Document, number
 from shared.job.naming import JobKey, Slot
 from shared.job.spec import JobSpec, Problem, RestartPolicy, RoleSpec
-from shared.job.state import Job
-
-LONGEST_STEM = 40
-"""Characters of a job's name in the names of its pods."""
-LONGEST_JOB_NAME = 63
-"""Characters of a job's name, which is also the value of a label."""
-
-_SELECTED = "mx_replica_type"
 
 
-class FioravanzoMXJob(ParameterServer):
+class FioravanzoMXJob(WithRuntimeId):
     """A scheduler, servers and workers; the pods stay after the end."""
 
     job_type = "MXJob"
@@ -48,33 +28,27 @@ class FioravanzoMXJob(ParameterServer):
         ReplicaType("SERVER", restart_policy="Always"),
         ReplicaType("WORKER", restart_policy="Always"),
     )
-    counted = LONGEST_STEM
+    counted = 40
+    description = "An MXNet job: a scheduler, and servers and workers that it brings together."
+    longest_name = 63
+    """Characters; the name is also the value of a label."""
+    selected = "mx_replica_type"
+    waiting = "Unknown"
     announcements = MappingProxyType({"WorkersCreated": "SuccessfulCreate", "Refused": "FailedCreate"})
 
-    @property
-    def definition(self) -> Definition:
+    def spec_schema(self) -> Document:
         chief = {"type": "object", "properties": {"replicaName": TEXT, "replicaIndex": number()}}
-        return Definition(
-            description="An MXNet job: a scheduler, and servers and workers that it brings together.",
-            spec={
-                "type": "object",
-                "required": [self.replica_specs],
-                "properties": {
-                    "RuntimeId": RUNTIME_ID,
-                    self.replica_specs: entries_schema(self),
-                    "mxImage": TEXT,
-                    "schedulerName": TEXT,
-                    "terminationPolicy": {"type": "object", "properties": {"chief": chief}},
-                },
+        return {
+            "type": "object",
+            "required": [self.replica_specs],
+            "properties": {
+                "RuntimeId": RUNTIME_ID,
+                self.replica_specs: entries_schema(self),
+                "mxImage": TEXT,
+                "schedulerName": TEXT,
+                "terminationPolicy": {"type": "object", "properties": {"chief": chief}},
             },
-            columns=columns(_SELECTED),
-            rules=(named(self, LONGEST_JOB_NAME), FIXED_RUNTIME_ID),
-            expires=False,
-            status=schema(_SELECTED),
-        )
-
-    def stem(self, manifest: Custom, kind: ReplicaType) -> str:
-        return f"{manifest.metadata.name[:LONGEST_STEM]}-{kind.role}-{runtime_id(manifest)}-"
+        }
 
     def restart_policy(self, kind: ReplicaType, fields: Fields) -> RestartPolicy:
         """Servers and workers restart when they exit: with their template's OnFailure or Never not after 0.
@@ -85,7 +59,6 @@ class FioravanzoMXJob(ParameterServer):
         return "OnFailure" if kind.role != SCHEDULER and theirs in ("OnFailure", "Never") else kind.restart_policy
 
     def spec_of(self, manifest: Custom, spec: Fields, roles: tuple[RoleSpec, ...]) -> JobSpec:
-        check_runtime_id(spec)
         spec.text("mxImage")
         spec.text("schedulerName")
         _check_chief(spec.part("terminationPolicy").part("chief"))
@@ -94,8 +67,8 @@ class FioravanzoMXJob(ParameterServer):
 
     def _check_names(self, manifest: Custom, roles: tuple[RoleSpec, ...], problems: list[Problem]) -> None:
         super()._check_names(manifest, roles, problems)
-        if len(manifest.metadata.name) > LONGEST_JOB_NAME:
-            message = f"create the job again under a name of at most {LONGEST_JOB_NAME} characters: a label holds it"
+        if len(manifest.metadata.name) > self.longest_name:
+            message = f"create the job again under a name of at most {self.longest_name} characters: a label holds it"
             problems.append(Problem(reason="InvalidName", field="metadata.name", message=message))
 
     def pod(self, manifest: Custom, spec: JobSpec, context: PodContext) -> Document:
@@ -106,16 +79,7 @@ class FioravanzoMXJob(ParameterServer):
         return pod
 
     def task_labels(self, manifest: Custom, key: JobKey, slot: Slot) -> Mapping[str, str]:
-        return {
-            self.group: "",
-            "job_type": slot.role.upper(),
-            "runtime_id": runtime_id(manifest),
-            "mx_job_name": key.name,
-            "task_index": str(slot.index),
-        }
-
-    def status(self, job: Job) -> Document:
-        return job_status(job, type_field=_SELECTED, waiting="Unknown")
+        return {**super().task_labels(manifest, key, slot), "mx_job_name": key.name}
 
 
 def _check_chief(chief: Fields) -> None:

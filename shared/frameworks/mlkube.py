@@ -1,30 +1,18 @@
 """MxJob (`mxnet.mlkube.io/v1beta1`): MXNet jobs of deepinsight's mxnet-operator, local or distributed."""
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 import msgspec
 
 from shared.cluster.objects import Custom
-from shared.frameworks.mxnet import (
-    FIXED_RUNTIME_ID,
-    RUNTIME_ID,
-    SCHEDULER,
-    WORKER,
-    ParameterServer,
-    check_runtime_id,
-    columns,
-    entries_schema,
-    named,
-    runtime_id,
-    type_of,
-)
-from shared.frameworks.mxnet_status import job_status, schema, successes
+from shared.frameworks.mxnet import RUNTIME_ID, SCHEDULER, WORKER, WithRuntimeId, entries_schema, type_of
+from shared.frameworks.mxnet_status import successes
 from shared.frameworks.reading import LONGEST_POD_NAME, Fields
 from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
-from shared.frameworks.schemas import BOOLEAN, OPEN, Definition, Document, choice, column, members, number, rule
+from shared.frameworks.schemas import BOOLEAN, OPEN, Document, choice, column, members, number, rule
 from shared.frameworks.statuses import condition
 from shared.job import waiting
-from shared.job.naming import JobKey, Slot
 from shared.job.spec import JobSpec, RoleSpec
 from shared.job.state import Job
 
@@ -36,10 +24,8 @@ NOT_LOCAL = "a local job has one WORKER and nothing else"
 KEPT_CONDITIONS = 10
 """The most conditions, as in the replaced operator."""
 
-_SELECTED = "Mx_replica_type"
 
-
-class MxJob(ParameterServer):
+class MxJob(WithRuntimeId):
     """One worker, or a scheduler, servers and workers; pods that still run after the end are deleted."""
 
     job_type = "MxJob"
@@ -54,37 +40,25 @@ class MxJob(ParameterServer):
     port_field = "PsRootPort"
     container_properties = ContainerProperties(name="mxnet", port_name="ps-root-port", port=9091)
 
-    @property
-    def definition(self) -> Definition:
-        return Definition(
-            description="An MXNet job: one worker, or a scheduler with servers and workers.",
-            spec=members(
-                {
-                    "RuntimeId": RUNTIME_ID,
-                    "jobMode": choice(LOCAL, DISTRIBUTED),
-                    self.replica_specs: entries_schema(self),
-                },
-                required=("jobMode", self.replica_specs),
-                rules=self._rules_of_modes(),
-            ),
-            columns=(
-                column("Kind", ".kind"),
-                *columns(
-                    _SELECTED,
-                    column("Desired", ".status.desired", kind="integer", wide=True),
-                    column("Successful", ".status.successful", kind="integer", wide=True),
-                ),
-            ),
-            rules=(named(self, LONGEST_POD_NAME - len("-worker-x-0")), FIXED_RUNTIME_ID),
-            expires=False,
-            status=schema(
-                _SELECTED,
-                controlPaused=BOOLEAN,
-                conditions={"type": "array", "items": {"type": "object", **OPEN}},
-                desired=number(),
-                successful=number(),
-            ),
-        )
+    description = "An MXNet job: one worker, or a scheduler with servers and workers."
+    longest_name = LONGEST_POD_NAME - len("-worker-x-0")
+    selected = "Mx_replica_type"
+    status_fields: ClassVar[Document] = {
+        "controlPaused": BOOLEAN,
+        "conditions": {"type": "array", "items": {"type": "object", **OPEN}},
+        "desired": number(),
+        "successful": number(),
+    }
+
+    def spec_schema(self) -> Document:
+        modes = choice(LOCAL, DISTRIBUTED)
+        properties = {"RuntimeId": RUNTIME_ID, "jobMode": modes, self.replica_specs: entries_schema(self)}
+        return members(properties, required=("jobMode", self.replica_specs), rules=self._rules_of_modes())
+
+    def columns(self, *more: Document) -> tuple[Document, ...]:
+        desired = column("Desired", ".status.desired", kind="integer", wide=True)
+        successful = column("Successful", ".status.successful", kind="integer", wide=True)
+        return column("Kind", ".kind"), *super().columns(desired, successful, *more)
 
     def _rules_of_modes(self) -> tuple[Document, ...]:
         """The types of a mode; a type without replicas is left out."""
@@ -103,14 +77,10 @@ class MxJob(ParameterServer):
             ),
         )
 
-    def stem(self, manifest: Custom, kind: ReplicaType) -> str:
-        return f"{manifest.metadata.name}-{kind.role}-{runtime_id(manifest)}-"
-
     def reserved_for(self, spec: Fields) -> frozenset[str]:
         return frozenset() if spec.raw("jobMode") == LOCAL else self.reserved
 
     def spec_of(self, manifest: Custom, spec: Fields, roles: tuple[RoleSpec, ...]) -> JobSpec:
-        check_runtime_id(spec)
         parsed = super().spec_of(manifest, spec, roles)
         if not spec.has("jobMode"):
             spec.refuse("NoJobMode", f"write {LOCAL} or {DISTRIBUTED}", "jobMode")
@@ -122,17 +92,9 @@ class MxJob(ParameterServer):
         # A single worker has no scheduler, for which MXNet would wait.
         return super().environment(replica) if replica.spec.handling.leader == SCHEDULER else {}
 
-    def task_labels(self, manifest: Custom, key: JobKey, slot: Slot) -> Mapping[str, str]:
-        return {
-            self.group: "",
-            "job_type": slot.role.upper(),
-            "runtime_id": runtime_id(manifest),
-            "task_index": str(slot.index),
-        }
-
     def status(self, job: Job) -> Document:
         conditions = [condition(known) for known in waiting.conditions(job, milestones=True)[-KEPT_CONDITIONS:]]
-        return job_status(job, type_field=_SELECTED, waiting="Starting") | {
+        return super().status(job) | {
             "controlPaused": False,
             "conditions": [known | {"transitionTime": known["lastTransitionTime"]} for known in conditions],
             "desired": sum(role.replicas for role in job.spec.roles) if job.spec is not None else 0,

@@ -1,13 +1,13 @@
 """MXJob (`mpba.fbk.eu/v1`): MXNet jobs of dl-operator; the spec is the list of replicas."""
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 from shared.cluster.objects import Custom
-from shared.frameworks.mxnet import SCHEDULER, ParameterServer, columns, entries_schema, named, template_policy
-from shared.frameworks.mxnet_status import job_status, schema
+from shared.frameworks.mxnet import SCHEDULER, ParameterServer, entries_schema, template_policy
 from shared.frameworks.reading import LONGEST_POD_NAME, Fields
 from shared.frameworks.replicated import ContainerProperties, ReplicaType
-from shared.frameworks.schemas import TIME, Definition, Document
+from shared.frameworks.schemas import TIME, Document
 from shared.frameworks.statuses import whole_seconds
 from shared.job.naming import JobKey, Slot
 from shared.job.spec import Problem, RestartPolicy
@@ -23,16 +23,13 @@ class MpbaJob(ParameterServer):
     type_field = "replicaType"
     leading_digit = True
 
-    @property
-    def definition(self) -> Definition:
-        return Definition(
-            description="A training job; its spec is a list with an entry for each type of replicas.",
-            spec=entries_schema(self, any_case=True),
-            columns=columns("replicaType"),
-            rules=(named(self, max(LONGEST_POD_NAME - len(f"{kind.role}--0") for kind in self.replica_types)),),
-            expires=False,
-            status=schema("replicaType", startTime=TIME, completionTime=TIME),
-        )
+    description = "A training job; its spec is a list with an entry for each type of replicas."
+    longest_name = LONGEST_POD_NAME - len("server--0")
+    selected = type_field
+    status_fields: ClassVar[Document] = {"startTime": TIME, "completionTime": TIME}
+
+    def spec_schema(self) -> Document:
+        return entries_schema(self, any_case=True)
 
     def root(self, manifest: Custom, problems: list[Problem]) -> Fields:
         return Fields({"spec": manifest.spec}, "", problems)
@@ -54,7 +51,7 @@ class MpbaJob(ParameterServer):
         return {"pod_name": name, "service_name": name, "job_name": key.name}
 
     def status(self, job: Job) -> Document:
-        return job_status(job, type_field=self.type_field, waiting="Starting") | {
+        return super().status(job) | {
             "startTime": whole_seconds(job.status.start_time),
             "completionTime": whole_seconds(job.status.completion_time),
         }

@@ -13,13 +13,14 @@ import msgspec
 from shared.cluster.objects import Custom
 from shared.frameworks import schemas
 from shared.frameworks.framework import PodContext, key_of
-from shared.frameworks.mxnet_status import NOT_BEGUN, phase_of
+from shared.frameworks.mxnet_status import NOT_BEGUN, job_status, phase_of, schema
 from shared.frameworks.reading import DEFAULT_BACKOFF_LIMIT, Fields
 from shared.frameworks.replicated import Replica, Replicated, ReplicaType
-from shared.frameworks.schemas import Document
+from shared.frameworks.schemas import Definition, Document
 from shared.frameworks.templates import Promises
 from shared.job.naming import JobKey, Slot
 from shared.job.spec import REPLICATED, CleanPodPolicy, JobSpec, RestartPolicy, RoleSpec
+from shared.job.state import Job
 from shared.untrusted import at
 
 SCHEDULER = "scheduler"
@@ -91,7 +92,48 @@ class ParameterServer(Replicated):
     port_field: ClassVar[str] = ""
     """The field with the port of an entry; empty without one."""
     clean_pod_policy: ClassVar[CleanPodPolicy] = "Running"
+    description: ClassVar[str]
+    longest_name: ClassVar[int]
+    """The most characters of a job's name that its definition takes; they may be too many for its types."""
+    selected: ClassVar[str]
+    """The field of the status with the type of a replica."""
+    waiting: ClassVar[str] = "Starting"
+    """The word for a pending pod in the status."""
+    status_fields: ClassVar[Document] = {}
+    """The schemas of further fields of the status."""
     reports_result = True
+
+    @property
+    def definition(self) -> Definition:
+        return Definition(
+            description=self.description,
+            spec=self.spec_schema(),
+            columns=self.columns(),
+            rules=(schemas.job_name_rule(self.longest_name, digit=self.leading_digit), *self.rules_of_job()),
+            expires=False,
+            status=schema(self.selected, **self.status_fields),
+        )
+
+    @abstractmethod
+    def spec_schema(self) -> Document:
+        """The OpenAPI schema of the spec."""
+
+    def rules_of_job(self) -> tuple[Document, ...]:
+        """The rules of the whole resource beside that of its name."""
+        return ()
+
+    def columns(self, *more: Document) -> tuple[Document, ...]:
+        """`more` are columns that the replaced operator had at this place."""
+        workers = f'.status.replicaStatuses[?(@.{self.selected}=="WORKER")].ReplicasStates'
+        return (
+            schemas.PHASE,
+            schemas.column("State", ".status.state"),
+            schemas.AGE,
+            *more,
+            schemas.column("Workers", f"{workers}.Running", kind="integer"),
+            schemas.column("Failed", f"{workers}.Failed", kind="integer", wide=True),
+            schemas.column("Reason", ".status.reason", wide=True),
+        )
 
     @abstractmethod
     def task_labels(self, manifest: Custom, key: JobKey, slot: Slot) -> Mapping[str, str]:
@@ -166,6 +208,9 @@ class ParameterServer(Replicated):
             service["metadata"]["labels"] |= self.task_labels(manifest, context.key, context.slot)
         return service
 
+    def status(self, job: Job) -> Document:
+        return job_status(job, type_field=self.selected, waiting=self.waiting)
+
     def phase(self, status: Document) -> str:
         return phase_of(status)
 
@@ -179,46 +224,37 @@ def template_policy(fields: Fields) -> RestartPolicy | None:
     return next((policy for policy in _OF_PODS if policy == theirs), None)
 
 
-def check_runtime_id(spec: Fields) -> None:
-    """Check a RuntimeId, which is part of the pods' names and the value of a label."""
-    given = spec.text("RuntimeId")
-    fits = len(given) <= LONGEST_RUNTIME_ID
-    if given and not (fits and given.isascii() and given.isalnum() and given == given.lower()):
-        message = (
-            f"use at most {LONGEST_RUNTIME_ID} characters, lower-case letters and digits only, or leave it out: pods "
-            "are named after it"
-        )
-        spec.refuse("InvalidRuntimeId", message, "RuntimeId")
+class WithRuntimeId(ParameterServer):
+    """A kind whose pods are named after a RuntimeId, too."""
 
+    def rules_of_job(self) -> tuple[Document, ...]:
+        message = "RuntimeId cannot be changed: the pods are named after it; create the job again"
+        return (schemas.fixed("spec.RuntimeId", message, within="spec", free=schemas.by_phase(*NOT_BEGUN)),)
 
-def columns(type_field: str, *more: Document) -> tuple[Document, ...]:
-    """`type_field` is the status field for the type of a replica; `more` are columns that the replaced operator had
-    at this place."""
-    workers = f'.status.replicaStatuses[?(@.{type_field}=="WORKER")].ReplicasStates'
-    return (
-        schemas.PHASE,
-        schemas.column("State", ".status.state"),
-        schemas.AGE,
-        *more,
-        schemas.column("Workers", f"{workers}.Running", kind="integer"),
-        schemas.column("Failed", f"{workers}.Failed", kind="integer", wide=True),
-        schemas.column("Reason", ".status.reason", wide=True),
-    )
+    def stem(self, manifest: Custom, kind: ReplicaType) -> str:
+        return f"{manifest.metadata.name[: self.counted]}-{kind.role}-{runtime_id(manifest)}-"
 
+    def spec_of(self, manifest: Custom, spec: Fields, roles: tuple[RoleSpec, ...]) -> JobSpec:
+        given = spec.text("RuntimeId")
+        fits = len(given) <= LONGEST_RUNTIME_ID
+        if given and not (fits and given.isascii() and given.isalnum() and given == given.lower()):
+            message = (
+                f"use at most {LONGEST_RUNTIME_ID} characters, lower-case letters and digits only, or leave it out: "
+                "pods are named after it"
+            )
+            spec.refuse("InvalidRuntimeId", message, "RuntimeId")
+        return super().spec_of(manifest, spec, roles)
 
-def named(framework: ParameterServer, longest: int) -> Document:
-    """The rule of a job's name; a longer one may not fit, by the job's types and its RuntimeId."""
-    return schemas.job_name_rule(longest, digit=framework.leading_digit)
+    def task_labels(self, manifest: Custom, key: JobKey, slot: Slot) -> Mapping[str, str]:
+        return {
+            self.group: "",
+            "job_type": slot.role.upper(),
+            "runtime_id": runtime_id(manifest),
+            "task_index": str(slot.index),
+        }
 
 
 RUNTIME_ID: Document = {"type": "string", "maxLength": LONGEST_RUNTIME_ID, "pattern": "^[0-9a-z]*$"}
-
-FIXED_RUNTIME_ID = schemas.fixed(
-    "spec.RuntimeId",
-    "RuntimeId cannot be changed: the pods are named after it; create the job again",
-    within="spec",
-    free=schemas.by_phase(*NOT_BEGUN),
-)
 
 
 def entries_schema(framework: ParameterServer, *, any_case: bool = False) -> Document:

@@ -41,6 +41,12 @@ WHOSE = "whose the object is"
 RUNTIMES = "the watches of runtimes"
 COPIES = "a job's copy of its runtime"
 FINALIZERS = "owner references (the plugin)"
+LABELS = "the labels of namespaces; without it no job begins"
+TOKENS = "whose token a report came with; without it none is taken"
+WRITES = "`WriteWorkload`, `ShrinkWorkload`; its finalizer with `FinishWorkload` and `DeleteWorkload`"
+BEFORE = "pods that go with their namespace fail no job; without it they do"
+WORDS = "why no container of a pod begins; without it only the usual reason is told"
+CLAIMS = "the claims of scopes; without it another installation's goes unnoticed"
 
 
 class Jobs(Enum):
@@ -147,6 +153,10 @@ class Permission(NamedTuple):
                     yield Need(self.service, verb, resource.group, resource.plural + tail)
 
 
+def _with(power: str, *those: Permission) -> Iterator[Permission]:
+    return (each._replace(only=power) for each in those)
+
+
 PERMISSIONS = (
     Permission("watcher", ("list", "watch"), (Jobs.EVERY, *REQUESTS), "the watches of jobs and requests"),
     Permission("watcher", ("list", "watch"), (PODS,), "the watch of pods that carry a job's uid"),
@@ -155,20 +165,8 @@ PERMISSIONS = (
     Permission("watcher", ("list", "watch"), (Jobs.RUNTIMES,), RUNTIMES),
     Permission("watcher", ("list", "watch"), (Jobs.RUNTIMES_OF_CLUSTER,), RUNTIMES, everywhere=True),
     Permission("watcher", ("get",), (Jobs.EVERY,), "whether a job that a list lacks is gone"),
-    Permission(
-        "watcher",
-        ("get",),
-        (NAMESPACES,),
-        "pods that go with their namespace fail no job; without it they do",
-        helpful=True,
-    ),
-    Permission(
-        "watcher",
-        ("list",),
-        (EVENTS,),
-        "why no container of a pod begins; without it only the usual reason is told",
-        helpful=True,
-    ),
+    Permission("watcher", ("get",), (NAMESPACES,), BEFORE, helpful=True),
+    Permission("watcher", ("list",), (EVENTS,), WORDS, helpful=True),
     Permission("scheduler", ("get",), (Jobs.EVERY,), "the pod templates, read once per generation"),
     Permission("scheduler", ("get",), (Jobs.RUNTIMES,), COPIES),
     Permission("scheduler", ("get",), (Jobs.RUNTIMES_OF_CLUSTER,), COPIES, everywhere=True),
@@ -198,66 +196,35 @@ PERMISSIONS = (
     Permission("status", ("patch",), (Jobs.EVERY, *REQUESTS), "`PatchStatus`", "status"),
     Permission("status", ("create",), (EVENTS,), "`Announce`"),
     *(
-        Permission(
-            service,
-            ("get",),
-            (DEFINITIONS,),
-            "the claims of scopes; without it another installation's goes unnoticed",
-            everywhere=True,
-            helpful=True,
-        )
+        Permission(service, ("get",), (DEFINITIONS,), CLAIMS, everywhere=True, helpful=True)
         for service in SERVICES_OF_A_CLUSTER
     ),
     # Last, as the chart adds them to the others.
-    Permission("watcher", ("list", "watch"), (WORKLOADS,), "the watch of jobs' Workloads", only="kueue"),
-    Permission(
-        "watcher",
-        ("list", "watch"),
-        (FLAVORS,),
-        "what an admitted job's pods get: node labels and tolerations",
-        only="kueue",
+    *_with(
+        "kueue",
+        Permission("watcher", ("list", "watch"), (WORKLOADS,), "the watch of jobs' Workloads"),
+        Permission(
+            "watcher", ("list", "watch"), (FLAVORS,), "what an admitted job's pods get: node labels and tolerations"
+        ),
     ),
-    Permission(
-        "watcher",
-        ("list", "watch"),
-        (NAMESPACES,),
-        "the labels of namespaces; without it no job begins",
-        everywhere=True,
-        only="namespaces",
+    *_with("namespaces", Permission("watcher", ("list", "watch"), (NAMESPACES,), LABELS, everywhere=True)),
+    *_with(
+        "gangs",
+        Permission("watcher", ("list", "watch"), (PODGROUPS,), "the watch of jobs' PodGroups"),
+        Permission("scheduler", ("create",), (PODGROUPS,), "`CreatePodGroup`"),
+        Permission("scheduler", ("get",), (PODGROUPS,), f"`CreatePodGroup`: {TAKEN}; `DeletePodGroup`: {WHOSE}"),
+        Permission("scheduler", ("delete",), (PODGROUPS,), "`DeletePodGroup`"),
     ),
-    Permission("watcher", ("list", "watch"), (PODGROUPS,), "the watch of jobs' PodGroups", only="gangs"),
-    Permission("scheduler", ("create",), (PODGROUPS,), "`CreatePodGroup`", only="gangs"),
-    Permission(
-        "scheduler", ("get",), (PODGROUPS,), f"`CreatePodGroup`: {TAKEN}; `DeletePodGroup`: {WHOSE}", only="gangs"
+    *_with("reports", Permission("watcher", ("create",), (TOKENREVIEWS,), TOKENS, everywhere=True)),
+    *_with(
+        "kueue",
+        Permission("scheduler", ("create",), (WORKLOADS,), "`WriteWorkload`"),
+        Permission("scheduler", ("get",), (WORKLOADS,), f"every effect on a Workload: {WHOSE}"),
+        Permission("scheduler", ("patch",), (WORKLOADS,), WRITES),
+        Permission("scheduler", ("patch",), (WORKLOADS,), "`ReturnQuota`, `ReadyWorkload`, `FinishWorkload`", "status"),
+        Permission("scheduler", ("delete",), (WORKLOADS,), "`DeleteWorkload`"),
+        Permission("scheduler", ("get",), (PRIORITIES,), "`WriteWorkload`: the value of a priority class"),
     ),
-    Permission("scheduler", ("delete",), (PODGROUPS,), "`DeletePodGroup`", only="gangs"),
-    Permission(
-        "watcher",
-        ("create",),
-        (TOKENREVIEWS,),
-        "whose token a report came with; without it none is taken",
-        everywhere=True,
-        only="reports",
-    ),
-    Permission("scheduler", ("create",), (WORKLOADS,), "`WriteWorkload`", only="kueue"),
-    Permission("scheduler", ("get",), (WORKLOADS,), f"every effect on a Workload: {WHOSE}", only="kueue"),
-    Permission(
-        "scheduler",
-        ("patch",),
-        (WORKLOADS,),
-        "`WriteWorkload`, `ShrinkWorkload`; its finalizer with `FinishWorkload` and `DeleteWorkload`",
-        only="kueue",
-    ),
-    Permission(
-        "scheduler",
-        ("patch",),
-        (WORKLOADS,),
-        "`ReturnQuota`, `ReadyWorkload`, `FinishWorkload`",
-        "status",
-        only="kueue",
-    ),
-    Permission("scheduler", ("delete",), (WORKLOADS,), "`DeleteWorkload`", only="kueue"),
-    Permission("scheduler", ("get",), (PRIORITIES,), "`WriteWorkload`: the value of a priority class", only="kueue"),
     Permission("scheduler", ("create",), (SECRETS,), "`CreateSecret`: the ssh keys of an attempt"),
     Permission("scheduler", ("delete",), (SECRETS,), "`DeleteSecret`"),
     Permission(

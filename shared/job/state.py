@@ -3,7 +3,7 @@
 Mappings and sets are never changed in place.
 """
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Literal, TypeVar
 
 import msgspec
@@ -400,49 +400,22 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return [WorkerName(f"{stem}{index}") for index in indices]
 
 
-def with_resource(job: Job, **changes: object) -> Job:
-    """The job with these fields of its `JobResource` changed."""
-    return replace(job, resource=replace(job.resource, **changes))
+def _changing(part: str) -> Callable[..., Job]:
+    """A function that gives the job with changed fields of this part of it, by their names."""
+
+    def changed(job: Job, **changes: object) -> Job:
+        return replace(job, **{part: replace(getattr(job, part), **changes)})
+
+    return changed
 
 
-def with_status(job: Job, **changes: object) -> Job:
-    """The job with these fields of its `Status` changed."""
-    return replace(job, status=replace(job.status, **changes))
-
-
-def with_retries(job: Job, **changes: object) -> Job:
-    """The job with these fields of its `Retries` changed."""
-    return replace(job, retries=replace(job.retries, **changes))
-
-
-def with_pods(job: Job, **changes: object) -> Job:
-    """The job with these fields of its `Pods` changed."""
-    return replace(job, pods=replace(job.pods, **changes))
-
-
-def with_objects(job: Job, **changes: object) -> Job:
-    """The job with these fields of its `Objects` changed."""
-    return replace(job, objects=replace(job.objects, **changes))
-
-
-def with_efforts(job: Job, **changes: object) -> Job:
-    """The job with these fields of its `Efforts` changed."""
-    return replace(job, efforts=replace(job.efforts, **changes))
+with_resource, with_status, with_retries, with_attempt = map(_changing, ("resource", "status", "retries", "attempt"))
+with_scaling, with_pods, with_objects, with_efforts = map(_changing, ("scaling", "pods", "objects", "efforts"))
 
 
 def with_success(job: Job, *effects: str) -> Job:
     """The job once these effects have succeeded: none of them is refused any more."""
     return with_efforts(job, refusals=no_longer_refused(job.efforts.refusals, effects))
-
-
-def with_attempt(job: Job, **changes: object) -> Job:
-    """The job with these fields of its attempt changed."""
-    return replace(job, attempt=replace(job.attempt, **changes))
-
-
-def with_scaling(job: Job, **changes: object) -> Job:
-    """The job with these fields of its `Scaling` changed."""
-    return replace(job, scaling=replace(job.scaling, **changes))
 
 
 def exit_of(job: Job, pod: PodView) -> Exit | None:

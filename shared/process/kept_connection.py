@@ -15,7 +15,7 @@ from shared.eventlog.jetstream import JetStreamEventLog
 from shared.process.serving import CONNECTED, READY, Report, probes
 from shared.process.settings import Settings
 from shared.release import this_release
-from shared.telemetry.metrics import Count, Series
+from shared.telemetry.metrics import Count, Metric, Series
 
 LOG_SECONDS = 2.0
 """Seconds for a connection to the log."""
@@ -110,6 +110,8 @@ class Figures:
         self.refused = ""
         """What else keeps it from its work until a person fixes that; empty if nothing does."""
         self.connected: Callable[[], bool] = lambda: False
+        self.gauges: dict[Metric, Callable[[], float]] = {}
+        """What is looked at when it is asked for; what is counted is a `Count` or a `Histogram` of a subclass."""
 
     def report(self) -> Report:
         trouble = self.trouble() or self.refused
@@ -117,7 +119,11 @@ class Figures:
 
     def series(self) -> list[Series]:
         values = {READY: self.report().ready, CONNECTED: self.connected()}
-        return [Count.now(metric, {(self.service,): float(value)}) for metric, value in values.items()]
+        return [
+            *(Count.now(metric, {(self.service,): float(value)}) for metric, value in values.items()),
+            *(each for each in vars(self).values() if isinstance(each, Series)),
+            *(Count.now(metric, {(): value()}) for metric, value in self.gauges.items()),
+        ]
 
     def probes(self, settings: Settings) -> AbstractAsyncContextManager[None]:
         """Answer probes and scrapers while the context lasts."""

@@ -32,6 +32,15 @@ def _words(value: object) -> object:
     return tuple(word.strip() for word in value.split(",") if word.strip()) if isinstance(value, str) else value
 
 
+def _also(name: str) -> AliasChoices:
+    """The usual name of a variable, before Muster's own."""
+    return AliasChoices(name, f"MUSTER_{name}")
+
+
+Seconds = Annotated[timedelta, BeforeValidator(_seconds), Field(ge=timedelta(0))]
+SecondsOrNone = Annotated[Annotated[timedelta, Field(ge=timedelta(0))] | None, BeforeValidator(_seconds_or_none)]
+Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)]
+
 DECIDING: dict[str, object] = {"MUSTER_DRAIN": 10, "MUSTER_EXEC": "true"}
 """The settings that reach a `decide`, with their defaults: with any others a history leads to the same decisions."""
 
@@ -41,46 +50,38 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="MUSTER_", frozen=True, use_attribute_docstrings=True)
 
-    nats_url: str = Field(default="nats://127.0.0.1:4222", validation_alias=AliasChoices("NATS_URL", "MUSTER_NATS_URL"))
+    nats_url: str = Field(default="nats://127.0.0.1:4222", validation_alias=_also("NATS_URL"))
     """The log's servers, separated by commas; `tls://` demands TLS."""
 
-    nats_creds: Path | None = Field(default=None, validation_alias=AliasChoices("NATS_CREDS", "MUSTER_NATS_CREDS"))
+    nats_creds: Path | None = Field(default=None, validation_alias=_also("NATS_CREDS"))
     """A NATS credentials file, in place of user and password."""
 
-    nats_user: str | None = Field(default=None, validation_alias=AliasChoices("NATS_USER", "MUSTER_NATS_USER"))
+    nats_user: str | None = Field(default=None, validation_alias=_also("NATS_USER"))
     """The user at the log; each service has its own."""
 
-    nats_password: str | None = Field(
-        default=None, repr=False, validation_alias=AliasChoices("NATS_PASSWORD", "MUSTER_NATS_PASSWORD")
-    )
+    nats_password: str | None = Field(default=None, repr=False, validation_alias=_also("NATS_PASSWORD"))
     """Its password."""
 
-    nats_password_file: Path | None = Field(
-        default=None, validation_alias=AliasChoices("NATS_PASSWORD_FILE", "MUSTER_NATS_PASSWORD_FILE")
-    )
+    nats_password_file: Path | None = Field(default=None, validation_alias=_also("NATS_PASSWORD_FILE"))
     """A file with the password, read at every connection, so that a mounted Secret can be rotated."""
 
-    nats_passwords: Path | None = Field(
-        default=None, validation_alias=AliasChoices("NATS_PASSWORDS", "MUSTER_NATS_PASSWORDS")
-    )
+    nats_passwords: Path | None = Field(default=None, validation_alias=_also("NATS_PASSWORDS"))
     """For `muster run`: a folder with a password file `watcher`, `scheduler`, `scaler`, `status`."""
 
-    nats_monitor: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = Field(
-        default=(), validation_alias=AliasChoices("NATS_MONITOR", "MUSTER_NATS_MONITOR")
-    )
+    nats_monitor: Words = Field(default=(), validation_alias=_also("NATS_MONITOR"))
     """The monitoring addresses of the log's servers, such as `http://muster-nats:8222`, which tell whether these sync
     their disk, and how full it is."""
 
-    nats_ca: Path | None = Field(default=None, validation_alias=AliasChoices("NATS_CA", "MUSTER_NATS_CA"))
+    nats_ca: Path | None = Field(default=None, validation_alias=_also("NATS_CA"))
     """The certificate authority of the log's servers; demands TLS."""
 
-    nats_cert: Path | None = Field(default=None, validation_alias=AliasChoices("NATS_CERT", "MUSTER_NATS_CERT"))
+    nats_cert: Path | None = Field(default=None, validation_alias=_also("NATS_CERT"))
     """The client certificate, where the log's server asks for one."""
 
-    nats_key: Path | None = Field(default=None, validation_alias=AliasChoices("NATS_KEY", "MUSTER_NATS_KEY"))
+    nats_key: Path | None = Field(default=None, validation_alias=_also("NATS_KEY"))
     """Its private key."""
 
-    kubeconfig: Path | None = Field(default=None, validation_alias=AliasChoices("KUBECONFIG", "MUSTER_KUBECONFIG"))
+    kubeconfig: Path | None = Field(default=None, validation_alias=_also("KUBECONFIG"))
     """As kubectl reads it; else the pod's service account, else `~/.kube/config`."""
 
     context: str = ""
@@ -89,7 +90,7 @@ class Settings(BaseSettings):
     namespace: str = ""
     """The one namespace whose jobs count, by Roles; else the whole cluster, by ClusterRoles."""
 
-    namespace_selector: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = ()
+    namespace_selector: Words = ()
     """The labels that a namespace needs before its jobs begin, such as
     `muster.dev/jobs=enabled,pod-security.kubernetes.io/enforce` (without a value: any value); else every namespace but
     `kube-*`. No effect with `MUSTER_NAMESPACE`."""
@@ -98,7 +99,7 @@ class Settings(BaseSettings):
     """True confirms that jobs are gone when more than ten and a fifth of all are missing from one LIST; unset it
     afterwards."""
 
-    kinds: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = ()
+    kinds: Words = ()
     """The kinds of jobs to act on, such as `trainingjob.kai.alibabacloud.com,tfjob.kubeflow.org`; else all known
     ones."""
 
@@ -108,12 +109,10 @@ class Settings(BaseSettings):
     cluster_domain: str = "cluster.local"
     """The cluster's DNS domain, by which plain worker names resolve."""
 
-    drain: Annotated[timedelta, BeforeValidator(_seconds), Field(ge=timedelta(0))] = timedelta(seconds=10)
+    drain: Seconds = timedelta(seconds=10)
     """How long a leaving worker runs on after the hosts files changed; rounded up to whole seconds."""
 
-    released_grace: Annotated[timedelta, BeforeValidator(_seconds), Field(ge=timedelta(seconds=1))] = timedelta(
-        seconds=5
-    )
+    released_grace: Annotated[Seconds, Field(ge=timedelta(seconds=1))] = timedelta(seconds=5)
     """How long a released worker has to end, unless its `terminationGracePeriodSeconds` is shorter; rounded up."""
 
     exec: bool = True
@@ -132,23 +131,19 @@ class Settings(BaseSettings):
     gangs: bool = False
     """True: pods find places [together or not at all](gangs.md), unless the annotation `muster.dev/gang` differs."""
 
-    disruption_taints: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = ()
+    disruption_taints: Words = ()
     """More keys of taints that announce the end of a node."""
 
-    disruption_notice: Annotated[timedelta, BeforeValidator(_seconds), Field(ge=timedelta(0))] = timedelta(seconds=30)
+    disruption_notice: Seconds = timedelta(seconds=30)
     """How long a node stays after such a taint, unless the taint says it: AWS gives 120 s, Google and Azure 30 s.
     Workers leave 15 s before the end at the latest."""
 
-    force_delete_after: Annotated[
-        Annotated[timedelta, Field(ge=timedelta(0))] | None, BeforeValidator(_seconds_or_none)
-    ] = None
+    force_delete_after: SecondsOrNone = None
     """A pod that is being deleted on a lost node holds its name. Set, it is deleted by force so many seconds after its
     grace period; its containers may still run. Unset: never. The annotation `muster.dev/force-delete-after` of a job
     (seconds, or `never`) has precedence."""
 
-    seal_after: Annotated[Annotated[timedelta, Field(ge=timedelta(0))] | None, BeforeValidator(_seconds_or_none)] = (
-        timedelta(minutes=1)
-    )
+    seal_after: SecondsOrNone = timedelta(minutes=1)
     """So many seconds after a job is gone with all that it had, its history is sealed. Empty: never."""
 
     termination_messages: bool = True
@@ -174,7 +169,7 @@ class Settings(BaseSettings):
     tell_names: bool = False
     """True: `/readyz` names jobs, and metrics have the label `job_namespace`. Any pod may read them."""
 
-    devices: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = (
+    devices: Words = (
         "nvidia.com/gpu",
         "amd.com/gpu",
         "gpu.intel.com/i915",
@@ -251,23 +246,21 @@ class Settings(BaseSettings):
     progress_key: Path | None = None
     """The private key."""
 
-    progress_interval: Annotated[timedelta, BeforeValidator(_seconds), Field(ge=timedelta(seconds=1))] = timedelta(
-        seconds=10
-    )
+    progress_interval: Annotated[Seconds, Field(ge=timedelta(seconds=1))] = timedelta(seconds=10)
     """The shortest time between two events about one job's progress, but for the first step after a change, and the
     last one."""
 
     anchor: str = ""
     """`NAMESPACE/NAME` of a Lease for [the anchor](log.md#the-anchor). Empty: it is only logged."""
 
-    archive_seals: Annotated[timedelta, BeforeValidator(_seconds), Field(ge=timedelta(0))] = timedelta(days=1)
+    archive_seals: Seconds = timedelta(days=1)
     """How long the log keeps the seal of a purged history: longer than any service is away."""
 
-    archive_days: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = ()
+    archive_days: Words = ()
     """For how many days [the archive](log.md#how-much-how-long) keeps a history, such as `365,team-a=30`; a number
     alone is for all other namespaces. 0, or empty: for ever."""
 
-    archive_histories: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)] = ()
+    archive_histories: Words = ()
     """How many of a namespace, the newest, such as `100000,team-a=1000`; a history of over 512 KiB counts as several.
     0, or empty: all."""
 
