@@ -305,8 +305,9 @@ class Watcher:
                 leave(uses, stored)
                 measured = stored
             await asyncio.sleep(0)
-            # Not where a job is decided: a standby decides nothing, and pods may have the labels of no job.
-            self._cache.forget_ended(self._runtime.histories)
+            if self._runtime.current:
+                # Not where a job is decided: a standby decides nothing, and pods may have the labels of no job.
+                self._cache.forget_ended(self._runtime.histories)
             if not self._runtime.acting:
                 # Once it leads again, all that waited meanwhile would be recorded at once.
                 self._starts = Starts()

@@ -324,6 +324,24 @@ async def test_the_checkpoint_of_a_pod_that_is_removed_as_it_ends_is_recorded(wo
     assert not watcher._cache._ended_of
 
 
+async def test_the_checkpoint_of_a_pod_that_comes_and_goes_before_the_log_has_it_is_recorded(world: World):
+    await world.trains(workers=2)
+    await world.quiet()
+    watcher, key = the_watcher(world), world.job().key
+    # Changes of its pods are coalesced for longer than such a pod lives.
+    watcher._paused.add(key)
+    world.apply(SCALEOUTS, a_scale_out(1))
+    await world.until(lambda: "resnet-worker-2" in world.pods(), "the worker is there")
+    ends_saying(world, "resnet-worker-2", '{"checkpoint_step": 99}')
+    await world.pass_seconds(0.1)
+    world.store.remove(PODS, NAMESPACE, "resnet-worker-2")
+    await world.pass_seconds(3)
+    watcher._resume(key)
+    await world.until(lambda: bool(world.count("CheckpointTaken")), "its checkpoint is recorded")
+    await world.pass_seconds(2)
+    assert not watcher._cache._ended_of
+
+
 @pytest.mark.parametrize("takes_over", [False, True])
 async def test_a_standby_keeps_the_checkpoint_of_a_removed_pod_until_the_log_has_its_removal(takes_over: bool):
     async with World() as world:

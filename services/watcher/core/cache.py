@@ -3,13 +3,14 @@
 An object counts as absent only after a complete list, and a job only after its own GET.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import msgspec
 
 from services.watcher.core.disruption import GONE, leaves
 from services.watcher.core.observed import ObservedJob, ObservedNode, ObservedRequest, recorded_part
+from services.watcher.core.progress import newest_checkpoint, taken_at_end
 from shared.cluster import Resource
 from shared.cluster.objects import Custom, Toleration
 from shared.cluster.scope import SYSTEM
@@ -103,8 +104,8 @@ class Cache:
         """The jobs of the first list, which are older than this process."""
         self._resources: dict[JobKey, ObservedJob] = {}
         self._pods_of: dict[JobKey, dict[Uid, PodView]] = {}
-        self._ended_of: dict[JobKey, dict[Uid, PodView]] = {}
-        """Removed pods that said at their end which checkpoint they took, which may not be recorded yet."""
+        self._ended_of: dict[JobKey, dict[int, PodView]] = {}
+        """Of each attempt the removed pod that took the newest checkpoint at its end, which may not be recorded yet."""
         self._inherited_of: dict[JobKey, dict[Uid, PodView]] = {}
         self._jobs_on: dict[str, dict[Uid, JobKey]] = {}
         """The pods on each node, with their jobs."""
@@ -203,16 +204,21 @@ class Cache:
         older = {uid for uid, pod in theirs.items() if uid in ours and ours[uid].version >= pod.version}
         return ours | {uid: pod for uid, pod in theirs.items() if uid not in older}
 
-    def ended_of(self, key: JobKey) -> Mapping[Uid, PodView]:
+    def ended_of(self, key: JobKey) -> Iterable[PodView]:
         """The removed pods of a job that took a checkpoint at their end, as they were last seen."""
-        return self._ended_of.get(key, {})
+        return self._ended_of.get(key, {}).values()
 
     def forget_ended(self, histories: Histories) -> None:
-        """Forget those whose removal the log has, or that it never had, such as pods with the labels of no job."""
+        """Forget those whose checkpoint is recorded, or never will be, as that of a pod with the labels of no job.
+
+        A pod of the next attempt may come and go before the log's end is read, and no fact of that attempt is older.
+        """
         for key, pods in [*self._ended_of.items()]:
             history = histories.get(key)
-            for uid in [uid for uid in pods if history is None or uid not in history.job.pods.views]:
-                _drop(self._ended_of, key, uid)
+            for attempt, pod in [*pods.items()]:
+                is_next = history is not None and attempt == history.job.attempt.number + 1
+                if history is None or not (is_next or taken_at_end(history.job, [pod])):
+                    _drop(self._ended_of, key, attempt)
 
     def inherited_selector(self, resource: JobResource | JobObserved) -> str | None:
         """The selector of another operator's pods for jobs of this kind; None for an unknown kind."""
@@ -315,8 +321,9 @@ class Cache:
             _drop(self._jobs_on, before[1].node, before[1].uid)
             self._tolerations.pop(before[1].uid, None)
             self._lost_by_pod.pop(before[1].uid, None)
-            if seen is None and any(end.checkpoint is not None for end in before[1].exits):
-                self._ended_of.setdefault(before[0], {})[before[1].uid] = before[1]
+            if seen is None and newest_checkpoint(before[1]) >= 0:
+                of_job, pod = self._ended_of.setdefault(before[0], {}), before[1]
+                of_job[pod.attempt] = max(pod, of_job.get(pod.attempt, pod), key=newest_checkpoint)
         if seen is not None:
             self.pods[at] = seen
             self._pods_of.setdefault(seen[0], {})[seen[1].uid] = seen[1]

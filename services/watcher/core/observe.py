@@ -218,9 +218,8 @@ def _pods(
     told = (questions.with_words(pod, job.pods.views.get(pod.uid), answers.heard) for pod in now.values())
     changed = [pod for pod in told if pod.uid not in waiting and _changed(job, cache, pod)]
     gone = [uid for uid, pod in job.pods.views.items() if uid not in now and cache.shows_gone(job, pod)]
-    ended = cache.ended_of(job.key)
-    # Before the end of the pod, after which another attempt may begin.
-    if (checkpoint := taken_at_end(job, [*changed, *(ended[uid] for uid in gone if uid in ended)])) is not None:
+    # Before the end of the pod, after which another attempt may begin; the log may never have had that pod.
+    if (checkpoint := taken_at_end(job, [*changed, *cache.ended_of(job.key)])) is not None:
         yield checkpoint
     for some in _batches(sorted(changed, key=lambda pod: (pod.role, pod.index, pod.uid))):
         yield watcher.PodsObserved(pods=some, epoch=cache.epoch)

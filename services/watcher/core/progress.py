@@ -174,17 +174,16 @@ def checkpoint_in(message: str) -> int | None:
         return None
 
 
+def newest_checkpoint(pod: PodView) -> int:
+    """The step of the newest checkpoint that the containers of a pod took at their end; -1 without one."""
+    return max((end.checkpoint for end in pod.exits if end.checkpoint is not None), default=-1)
+
+
 def taken_at_end(job: Job, pods: Iterable[PodView]) -> CheckpointTaken | None:
     """The newest checkpoint that these pods took at their end, if it is newer than the known one."""
-    known = job.training.checkpoint
-    found = [
-        (end.checkpoint, pod.uid)
-        for pod in pods
-        if pod.attempt == job.attempt.number
-        for end in pod.exits
-        if end.checkpoint is not None and (known is None or end.checkpoint > known.step)
-    ]
-    if not found:
+    ended = (pod for pod in pods if pod.attempt == job.attempt.number)
+    newest = max(ended, key=lambda pod: (newest_checkpoint(pod), pod.uid), default=None)
+    known, step = job.training.checkpoint, newest_checkpoint(newest) if newest is not None else -1
+    if newest is None or step <= (known.step if known is not None else -1):
         return None
-    step, pod = max(found)
-    return CheckpointTaken(step=step, pod=pod, source="TerminationMessage")
+    return CheckpointTaken(step=step, pod=newest.uid, source="TerminationMessage")
