@@ -17,7 +17,7 @@ from shared.job.naming import Slot
 from shared.job.policies import capacity, gangs, nodes, quota, replacement, stalls
 from shared.job.policies.retries import restart_delay
 from shared.job.spec import LAUNCHER, WORKER
-from shared.job.state import Job
+from shared.job.state import Job, needed_workers, running_workers
 from shared.job.text import without_finalizers
 from shared.job.timers import RESTART, WAITING, passed
 from shared.job.views import USUAL, PodView, alive, occupies
@@ -223,7 +223,7 @@ def _of_pods(job: Job) -> Wait | None:
     lacking = [slot for slot in job.attempt.slots if not _is_up(job, slot, pods.get(slot))]
     lost = replacement.replaceable(job)
     if not lacking and not lost:
-        return _of_refusals(job, *_PREVENTS) or _of_size(job) or _of_others(job, pods)
+        return _of_refusals(job, *_PREVENTS) or _of_minimum(job) or _of_size(job) or _of_others(job, pods)
     roles = [role.name for role in job.spec.roles] if job.spec is not None else []
     lacking.sort(key=lambda slot: (slot.index, roles.index(slot.role) if slot.role in roles else len(roles)))
     hindered = (pods[slot] for slot in lacking if slot in pods and _is_hindered(pods[slot]))
@@ -297,6 +297,28 @@ def _of_others(job: Job, pods: dict[Slot, PodView]) -> Wait | None:
     message = text.with_words(f"{first.name}: {first.reason}", first.message)
     wait = _of_slot(job, first.slot, first.reason, message, first, usual=False)
     return msgspec.structs.replace(wait, condition="")
+
+
+def _of_minimum(job: Job) -> Wait | None:
+    """Fewer workers run than a running job needs, and nothing replaces the others."""
+    spec, since = job.spec, job.attempt.below_minimum
+    if spec is None or not since:
+        return None
+    losses = (vacancy.at for vacancy in job.attempt.vacancies.values() if vacancy.at.sequence == since)
+    return Wait(
+        reason=reasons.BELOW_MINIMUM,
+        message=f"{below_minimum(job)}: the attempt ends {spec.seconds_below_minimum} s later",
+        since=next(losses, _entered(job)),
+        # At the end of a training all workers end well, the leader perhaps last.
+        usual=not replacement.unreplaced(job),
+    )
+
+
+def below_minimum(job: Job, without: str = "") -> str:
+    """How many workers run, of those that a job needs."""
+    running = running_workers(job)
+    runs = text.counted(running, "running worker") if running else "no running worker"
+    return f"{runs} left{without}, and minReplicas is {needed_workers(job)}"
 
 
 def _of_size(job: Job) -> Wait | None:

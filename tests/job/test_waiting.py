@@ -139,6 +139,12 @@ def lost(**more: object) -> list[AnyEvent]:
             "resnet-launcher: ContainerCreating",
             id="the launcher is on its way",
         ),
+        pytest.param(
+            [*a_running_job(1), pods(worker(0, version=30, phase="Failed", exits=exited(1)))],
+            "BelowMinimum",
+            "no running worker left, and minReplicas is 1: the attempt ends 600 s later",
+            id="nothing replaces a lost worker",
+        ),
     ],
 )
 def test_what_a_job_waits_for(story: list[AnyEvent], reason: str, message: str):
@@ -202,6 +208,12 @@ def test_a_replacement_that_waits_for_the_name_of_the_lost_pod_is_told_after_ten
 )
 def test_a_job_that_lacks_nothing_waits_for_nothing(story: list[AnyEvent]):
     assert waiting(given(*story).job) is None
+
+
+@pytest.mark.parametrize(("code", "phase"), [(0, "Succeeded"), (1, "Failed")])
+def test_workers_that_end_well_are_told_as_too_few_once_their_launcher_does_not_end_too(code: int, phase: str):
+    few = [*a_running_job(1), pods(worker(0, version=30, phase=phase, exits=exited(code)))]
+    assert of(*few).usual == (told(given(*few).job) is None) == (code == 0)
 
 
 def test_what_is_usual_is_told_after_ten_seconds_and_the_rest_at_once():

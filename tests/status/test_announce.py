@@ -155,7 +155,9 @@ def test_workers_lost_in_one_event_are_told_with_each_reason(words: str):
     ends = (exited(1), exited(137, "OOMKilled"), exited(1), exited(2, "StartError"))
     said = [tuple(replace(end, message=words) for end in each) for each in ends]
     failed = [worker(index, version=90, phase="Failed", exits=end) for index, end in enumerate(said)]
-    (step,) = news(a_running_job(workers=4), pods(*failed))
+    # What the loss means for the job, which has no worker left, is another matter than how each of them ended.
+    step, below = news(a_running_job(workers=4), pods(*failed))
+    assert (below.reason, below.sequence) == ("BelowMinimum", step.sequence)
     first, second, third = step.message.split("; ")
     assert first.startswith("resnet-worker-0: Error (exit code 1), and 1 more")
     assert second.startswith("resnet-worker-1: OOMKilled (exit code 137)")

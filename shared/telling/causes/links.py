@@ -20,10 +20,10 @@ from shared.job.naming import JobKey, Slot, Uid
 from shared.job.reasons import NAME_HELD, plain
 from shared.job.scaling import Request
 from shared.job.spec import LAUNCHER, PASSING, UNLIMITED, WORKER, Problem, waits_for_turn
-from shared.job.state import Job, hosts_seen, needed_workers, refusal_key
-from shared.job.text import counted, in_a_row, range_words
+from shared.job.state import Job, hosts_seen, refusal_key
+from shared.job.text import in_a_row, range_words
 from shared.job.views import Actor, alive, ranges
-from shared.job.waiting import Wait, waiting
+from shared.job.waiting import Wait, below_minimum, waiting
 
 ALL_USERS = "system:authenticated"
 """A group of every user, which tells nothing."""
@@ -288,10 +288,7 @@ def slots_that_run(job: Job) -> set[Slot]:
 
 def minimum_line(job: Job, without: Sequence[Slot] = ()) -> str:
     """How many workers run, of those that the job needs; several that it is without are named."""
-    running = len(slots_that_run(job))
-    runs = counted(running, "running worker") if running else "no running worker"
-    lost = f" without {names_of(job, without)}" if len(without) > 1 else ""
-    return f"{runs} left{lost}, and minReplicas is {needed_workers(job)}"
+    return below_minimum(job, f" without {names_of(job, without)}" if len(without) > 1 else "")
 
 
 def listing(job: Job) -> str:

@@ -124,7 +124,10 @@ def _hindrances(causes: Links, short: Summary) -> Iterator[str]:
     if wait is not None:
         # The message of the phase that the status shows of a job whose pods are replaced tells the same.
         sentence = wait.sentence if shown is not None else wait.message
-        yield "" if short.phase != job.status.phase and sentence in short.message else sentence
+        is_told = wait.reason == reasons.BELOW_MINIMUM or (
+            short.phase != job.status.phase and sentence in short.message
+        )
+        yield "" if is_told else sentence
     elif waits is None and (link := waits_for(causes)) is not None:
         # What Muster itself decided is no hindrance.
         yield link.text if link.type not in ("SlotsAssigned", "SlotsReleased") and not job.suspended else ""
