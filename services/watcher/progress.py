@@ -27,14 +27,13 @@ from shared.job.naming import JobKey, Uid
 from shared.job.state import Job
 from shared.job.training import is_urgent
 from shared.process.bounds import Budget
-from shared.process.http import know
 from shared.process.serving import Certificate, Listening, listening
 from shared.runtime.run import Runtime
 
 HTTPS = Budget(
     port="progress",
     reached_by="pods of jobs, which send their service account's token for this port",
-    connections=256,
+    connections=80,
     strangers=80,
     of_one=16,
     of_network=64,
@@ -42,6 +41,7 @@ HTTPS = Budget(
     head_bytes=2**14,
     body_bytes=progress.MOST_BYTES,
 )
+"""No client is ever known: after one report its connection ends, and until then it makes room for others."""
 
 SHORTEST_SECONDS = 1.0
 """Seconds between two events of one job, however urgent: the first step after a change, the last one."""
@@ -277,7 +277,6 @@ class ProgressPort:
         pod = await self._tokens.pod(token.strip(), key.namespace)
         if pod is None:
             raise Refused("the token is of no pod in this namespace, or not for this port", reason="Unauthorized")
-        know(request)
         if not self._may_report(pod):
             raise Refused("report less often; no more than one report a second counts", reason="TooMany")
         async with asyncio.timeout(READ_SECONDS):

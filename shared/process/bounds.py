@@ -125,6 +125,10 @@ class Client:
         """From `resume_writing`: what waits now is another piece, though it may be as long as the one before."""
         self._unsent = 0
 
+    def is_closing(self) -> bool:
+        """True once it has its last answer; TLS then waits for the client to close its side."""
+        return self._transport is not None and self._transport.is_closing()
+
     def is_slow(self, now: float) -> bool:
         """True if it takes less than `PIECE` bytes in `SLOW_SECONDS` of what waits for it."""
         unsent = self._transport.get_write_buffer_size() if self._transport is not None else 0
@@ -288,6 +292,8 @@ class Door:
 
     def has_room(self, newcomer: Client) -> bool:
         """True if there is a place, or another client has made room."""
+        if self._open >= self._budget.connections and (closing := next(filter(Client.is_closing, self._known), None)):
+            closing.cut()
         mine, network = newcomer.address, newcomer.address[:NETWORK]
         if self._number(mine)[1] >= self._budget.of_one:
             among = [mine]

@@ -464,6 +464,31 @@ async def a_small_reader(port: int, shown: ssl.SSLContext) -> tuple[asyncio.Stre
     return reader, writer
 
 
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_a_known_client_that_was_answered_makes_room(
+    tmp_path: Path, run: Callable[[Coroutine[object, object, None]], None]
+):
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        know(request)
+        response = web.Response(text="heard")
+        response.force_close()
+        return response
+
+    async def ask() -> None:
+        async with a_tls_port(tmp_path, LARGE, handle, "stranger") as (port, shown), asyncio.timeout(5):
+            came = list[asyncio.StreamWriter]()
+            while len(came) < LARGE.connections + 2:
+                _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=shown)
+                writer.transport.pause_reading()
+                writer.write(get("/"))
+                came.append(writer)
+                await asyncio.sleep(0.1)
+            for writer in came:
+                writer.transport.abort()
+
+    run(ask())
+
+
 def test_a_connection_that_ended_leaves_nothing_to_the_garbage_collector(tmp_path: Path):
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
         raise AssertionError("a packed body is refused before")

@@ -224,3 +224,35 @@ async def test_what_a_job_refuses_is_said(tmp_path: Path):
         site.taken.refusal = Refused("step 9 is before step 10", reason="StepBackwards")
         code, said = await site.post(A_REPORT)
         assert (code, said["reason"], said["message"]) == (409, "StepBackwards", "step 9 is before step 10")
+
+
+async def test_pods_that_keep_their_connections_leave_room_for_another_ones_report(tmp_path: Path):
+    async with a_site(tmp_path) as site:
+        host, port = "127.0.0.1", int(site.url.split(":")[2].partition("/")[0])
+        shown = ssl.create_default_context(cafile=str(site.authority))
+        head = f"POST {path_of(KEY)} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n"
+        whole = f"{head}Content-Length: {len(A_REPORT)}\r\n\r\n".encode() + A_REPORT
+
+        async def hold(number: int) -> None:
+            source = f"127.0.2.{1 + number % 6}", 0
+            with suppress(OSError):
+                _, writer = await asyncio.open_connection(host, port, ssl=shown, local_addr=source)
+                # It closes nothing: a connection that TLS ends waits for its client.
+                writer.transport.pause_reading()
+                writer.write(whole[: len(whole) - number % 2])
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    writer.transport.abort()
+
+        crowd = list[asyncio.Task[None]]()
+        for number in range(300):
+            crowd.append(asyncio.create_task(hold(number)))
+            await asyncio.sleep(0.01)
+        site.client.headers["Connection"] = "close"
+        for _ in range(20):
+            async with asyncio.timeout(1):
+                assert (await site.post(A_REPORT))[0] in (200, 429)
+        for task in crowd:
+            task.cancel()
+        await asyncio.gather(*crowd, return_exceptions=True)
