@@ -34,9 +34,9 @@ from shared.frameworks.schemas import Definition, Document, Scale, Version, rule
 from shared.frameworks.statuses import OPERATOR_NAME, REPLICA_TYPE
 from shared.frameworks.takeover import Inherited
 from shared.frameworks.templates import Promises, absolute
-from shared.job.naming import DISCOVER_HOSTS, HOSTFILE, MPI_FOLDER, SSH_FOLDER, JobKey, Slot, WorkerName
-from shared.job.spec import LAUNCHED_TOGETHER, LAUNCHER, WORKER, JobSpec, RoleSpec
-from shared.untrusted import at, objects
+from shared.job.naming import DISCOVER_HOSTS, HOSTFILE, MIN_WORKERS, MPI_FOLDER, SSH_FOLDER, JobKey, Slot, WorkerName
+from shared.job.spec import LAUNCHED_TOGETHER, LAUNCHER, WORKER, Elasticity, JobSpec, Problem, RoleSpec
+from shared.untrusted import at, objects, whole_number
 
 Implementation = Literal["OpenMPI", "Intel", "MPICH"]
 IMPLEMENTATIONS: tuple[Implementation, ...] = ("OpenMPI", "Intel", "MPICH")
@@ -199,9 +199,12 @@ class MPIJob(KubeflowJob):
         check_ssh_folder(spec)
         parsed = super().spec_of(manifest, spec, roles)
         limited = spec.has("backoffLimit") or spec.part("runPolicy").has("backoffLimit") or not newer
+        least = _min_workers(manifest, spec, parsed.worker)
         return msgspec.structs.replace(
             parsed,
-            roles=tuple(_with_bounds(role) for role in roles),
+            roles=tuple(_with_minimum(role, least or 1) for role in roles),
+            handling=msgspec.structs.replace(parsed.handling, whole=not least),
+            elasticity=Elasticity() if least else None,
             attach_mode="ssh",
             slots_per_worker=1 if own.slots_per_worker is None else own.slots_per_worker,
             backoff_limit=parsed.backoff_limit if limited else DEFAULT_BACKOFF_LIMIT,
@@ -286,9 +289,24 @@ def _check_agent(launcher: Fields) -> None:
                 variable.refuse("KubexecNotSupported", "leave it out: workers are reached by ssh")
 
 
-def _with_bounds(role: RoleSpec) -> RoleSpec:
-    """The job starts with all workers and goes on with any: the program decides how many it needs."""
-    return msgspec.structs.replace(role, min_replicas=min(role.replicas, 1)) if role.name == WORKER else role
+def _min_workers(manifest: Custom, spec: Fields, worker: RoleSpec) -> int:
+    """With how many workers the job starts while there is no room for all; 0 for one that waits for all.
+
+    Its users say it to the program alone, as `horovodrun --min-np`: the kind has no field for it.
+    """
+    said = (manifest.metadata.annotations or {}).get(MIN_WORKERS)
+    if said is None:
+        return 0
+    least = whole_number(said, len(str(MOST_WORKERS))) or 0
+    field = f"metadata.annotations[{MIN_WORKERS}]"
+    if not 1 <= least <= max(worker.replicas, 1):
+        spec.note(Problem(reason="BelowMinimum", field=field, message="set a number from 1 to the Worker's replicas"))
+    return least
+
+
+def _with_minimum(role: RoleSpec, least: int) -> RoleSpec:
+    """A job goes on with as many workers as its program needs, which its annotation or nobody says."""
+    return msgspec.structs.replace(role, min_replicas=min(role.replicas, least)) if role.name == WORKER else role
 
 
 def _listening(container: Document, role: str) -> Document:

@@ -41,6 +41,8 @@ RESTART_IN_PLACE = "muster.dev/restart-in-place"
 GANG = "muster.dev/gang"
 """An annotation of a job: how many of its pods have to find places together, `true` for as many as it needs to begin,
 or `false`."""
+MIN_WORKERS = "muster.dev/min-workers"
+"""An annotation of an MPIJob: the fewest workers that it trains with while there is no room for all."""
 STALL_TIMEOUT = "muster.dev/stall-timeout"
 """An annotation of a job: seconds without a step after which a training that reports its progress is stalled."""
 ON_STALL = "muster.dev/on-stall"

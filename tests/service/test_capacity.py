@@ -6,13 +6,15 @@ from typing import Any
 import pytest
 
 from shared.cluster.kinds import NODES, PODS
+from shared.frameworks.mpijob import MPIJOB
 from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.conditions import since
+from shared.job.naming import MIN_WORKERS
 from shared.job.policies import capacity, nodes
 from shared.job.policies.nodes import REPLACED_SECONDS, SHORTEST_SECONDS, SPREAD_SECONDS
-from tests.frameworks.documents import pytorch_job
+from tests.frameworks.documents import mpi_job, pytorch_job
 from tests.kit.world import World, a_scale_in, a_scale_out, a_training_job
 from tests.service.kubeflow import Play, applied
 from tests.service.test_lost_nodes import OTHER, SILENT, given_up
@@ -209,6 +211,27 @@ async def test_an_elastic_group_goes_by_capacity_without_being_asked():
         world.room += 1
         await world.until(lambda: world.state() == "Running", "it begins again when there is room")
         assert world.job("mnist").retries.restarts == 0
+
+
+async def test_an_mpi_job_goes_by_capacity_where_its_annotation_says_with_how_many():
+    async with Play(MPIJOB) as world:
+        world.room = 3 + LAUNCHER
+        job = applied(mpi_job(Launcher=1, Worker=MOST))
+        job["metadata"]["annotations"] = {MIN_WORKERS: str(LEAST)}
+        world.play(job)
+        await world.until(lambda: training(world, "pi") == 3 and world.state() == "Running", "it starts with three")
+        world.room += 1
+        await world.until(lambda: training(world, "pi") == 4, "the fourth joins")
+        await preempted(world, "pi-worker-0")
+        await world.until(lambda: training(world, "pi") == 3, "its place is given back")
+        world.scale(MOST + 1)
+        await world.until(lambda: world.count("ScaleSucceeded") == 1, "it may ask for more than there is room for")
+        world.scale(LEAST - 1)
+        await world.until(lambda: bool(world.job("pi").resource.problems), "less than its minimum is refused")
+        await preempted(world, "pi-worker-1")
+        await preempted(world, "pi-worker-2")
+        await world.until(lambda: world.count("JobRestarted") == 1, "below its minimum it gives all places back")
+        assert never_below_the_minimum(world, "pi")
 
 
 async def test_who_decided_the_size_is_told(world: World):
