@@ -10,7 +10,7 @@ import yaml
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.mpijob import MPIJOB, MPIJOB_V2BETA1
-from shared.job.naming import JobKey, Slot, Uid, WorkerName
+from shared.job.naming import MIN_WORKERS, JobKey, Slot, Uid, WorkerName
 from shared.job.spec import LAUNCHER, UNLIMITED, WORKER, Problem
 from shared.job.state import Job, JobResource
 from tests.frameworks.documents import ABSENT, Document, changed, custom, mpi_job, reasons_of, spec_of
@@ -139,6 +139,10 @@ class TestSpec:
             ("spec.sshAuthMountPath", "//etc/./mpi/keys/", "InvalidPath"),
             ("spec.mainContainer", "sidecar", "NoTrainingContainer"),
             ("metadata.name", "p" * 55, "InvalidName"),
+            *(
+                ("metadata.annotations", {MIN_WORKERS: said}, "BelowMinimum")
+                for said in ("0", "3", "-1", "two", "9" * 99)
+            ),
             (f"{CONTAINER}.env", [{"name": AGENT, "value": "/etc/mpi/kubexec.sh"}], "KubexecNotSupported"),
             (f"{CONTAINER}.env", [{"name": AGENT_OF_5, "value": "/etc/mpi/kubexec.sh"}], "KubexecNotSupported"),
         ],

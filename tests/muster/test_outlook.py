@@ -1,15 +1,29 @@
 """The first sentence of `muster why`: state, cause, and what happens next and when."""
 
+import msgspec
 import pytest
 
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import EffectRefused
+from shared.job.events.scaler import ScaleAccepted, ScaleRejected, ScaleSucceeded
 from shared.job.events.scheduler import JobRestarted, SlotsReleased
-from shared.job.events.status import JobFailed, JobRestarting, JobSucceeded, JobSuspended, JobSuspending
+from shared.job.events.status import (
+    JobFailed,
+    JobRestarting,
+    JobRunning,
+    JobScaling,
+    JobSucceeded,
+    JobSuspended,
+    JobSuspending,
+)
 from shared.job.events.watcher import JobDeleting, JobGone, PodsGone, ProgressReported, TimePassed
 from shared.job.naming import NO_UID, JobKey, Uid
+from shared.job.spec import Elasticity, ScaleKind
+from shared.job.views import Actor, Member
 from shared.telling.why import caused, explained
 from tests.kit.builders import (
+    R1,
+    R2,
     a_created_job,
     a_running_job,
     a_spec,
@@ -18,11 +32,13 @@ from tests.kit.builders import (
     observed,
     pods,
     published,
+    scale_in,
     scale_out,
     worker,
     workers,
 )
 from tests.muster.test_why import JOB, causes_of, log_of, said
+from tests.scheduler.test_queueing import a_queued_job, admitted
 from tests.status.test_launcher_wait import a_job_whose_launcher_waits
 
 NO_GPU = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
@@ -172,3 +188,57 @@ def test_a_request_that_failed_for_want_of_its_job_does_not_wait_for_it():
     ended = "no job of that name came within the timeout; create the request again once the job is there"
     assert heading == [f"scaleout/scaleout-request-1: Failed (JobNotFound): {ended}"]
     assert not any(chain.question == "what it waits for" for chain in chains)
+
+
+BY_CAPACITY = {"elasticity": Elasticity(), "most": 4}
+AUTOSCALER = Actor("kube-controller-manager", "Update", "scale")
+
+
+def sized(uid: str, kind: ScaleKind, *indices: int, size: int, by: Actor | None = None) -> list[AnyEvent]:
+    """The job has another size: by an edit, or by a request of that uid."""
+    moved = {"added": (workers(*indices),)} if kind == "ScaleOut" else {"leaving": tuple(map(Member, indices))}
+    accepted = ScaleAccepted(request=Uid(uid), kind=kind, deadline=60, drain=0, **moved)  # type: ignore[arg-type]
+    if by is None:
+        asked: AnyEvent = scale_out(len(indices)) if kind == "ScaleOut" else scale_in(len(indices))
+    else:
+        edit = observed(a_spec(size, **BY_CAPACITY), generation=2)  # type: ignore[arg-type]
+        asked = msgspec.structs.replace(edit, by=(by,))
+    files = published(10 - size, *range(size), request=Uid(uid))
+    ended = ScaleSucceeded(request=Uid(uid), reason="Done")
+    return [asked, accepted, JobScaling(reason="ScalingStart"), files, ended, JobRunning(reason="TrainingJobRunning")]
+
+
+BY_PROGRAM = sized("replicas-2", "ScaleOut", 2, 3, size=4, by=AUTOSCALER)
+BY_REQUEST = sized(R1, "ScaleOut", 2, 3, size=4)
+LESS = sized(R1, "ScaleIn", 3, size=3)
+BEYOND = [scale_out(9, request=R2), ScaleRejected(request=R2, reason="AboveMaximum")]
+NO_NODE = pods(worker(2), worker(3, phase="Pending", ready=False, reason="Unschedulable"))
+
+
+@pytest.mark.parametrize(
+    ("events", "told"),
+    [
+        pytest.param([], "its resource asks for 2 workers", id="the resource"),
+        pytest.param(BY_PROGRAM, "an autoscaler (kube-controller-manager, scale) asked for 4 workers", id="an edit"),
+        pytest.param([*BY_PROGRAM, *LESS], "ScaleIn scalein-request-1 asked for 3 workers", id="the newest counts"),
+        pytest.param(
+            [*BY_PROGRAM, *BEYOND],
+            "an autoscaler (kube-controller-manager, scale) asked for 4 workers",
+            id="a request beyond the bounds of the resource",
+        ),
+        pytest.param(
+            [*BY_REQUEST, admitted(size=3, version=70, ready=True)],
+            "ScaleOut scaleout-request-1 asked for 4 workers; its queue admitted 3",
+            id="a queue bounds the newest request",
+        ),
+        pytest.param(
+            [*BY_REQUEST, admitted(size=3, version=70, ready=True), NO_NODE],
+            "ScaleOut scaleout-request-1 asked for 4 workers; its queue admitted 3; "
+            "the kube-scheduler finds no node for 1",
+            id="the room bounds what the queue admitted",
+        ),
+    ],
+)
+def test_who_decided_the_size_is_told_each_bounded_by_the_next(events: list[AnyEvent], told: str):
+    job = a_queued_job(2, elasticity=Elasticity())
+    assert f"its size: {told}" in said(causes_of(*job, admitted(size=4, version=60, ready=True), *events)).splitlines()
