@@ -150,15 +150,20 @@ def _together(
     lost: Mapping[int, list[tuple[Place, Stretch]]], causes: Causes, until: str
 ) -> Mapping[int, list[tuple[Place, Stretch]]]:
     """The losses by the first of the events that led to them: of a restart, by the loss that it was for."""
-    found, first_of = dict[int, list[tuple[Place, Stretch]]](), dict[int, int]()
+    found, ends = dict[int, list[tuple[Place, Stretch]]](), dict[int, str]()
+    first_of, newest = dict[int, int](), dict[Cause, int]()
     for sequence, losses in sorted(lost.items()):
-        links = () if losses[0][1].cause == "repeat" or sequence not in causes.at else causes.at[sequence].chain()
-        led = (first_of[link.sequence] for link in links if link.sequence in first_of)
-        lasting = (
-            first for first in led if any((each.until or until) >= losses[0][1].since for _, each in found[first])
+        cause, since, link = losses[0][1].cause, losses[0][1].since, causes.at.get(sequence)
+        led = (
+            [first_of[each.sequence] for each in link.chain() if each.sequence in first_of] if link is not None else []
         )
-        first = first_of[sequence] = next(lasting, sequence)
+        if link is not None and link.author != "watcher" and cause in newest:
+            # A decision takes no place away: it goes on with a loss, though it names another event as its cause.
+            led.append(newest[cause])
+        first = next((each for each in led if ends[each] >= since and cause != "repeat"), sequence)
+        first_of[sequence] = newest[cause] = first
         found.setdefault(first, []).extend(losses)
+        ends[first] = max(ends.get(first, ""), *(each.until or until for _, each in losses))
     return found
 
 

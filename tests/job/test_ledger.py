@@ -10,12 +10,13 @@ from shared.job.events.scheduler import JobRestarted, SlotsAssigned
 from shared.job.events.status import JobFailed, JobRestarting, JobSuspended, JobSuspending
 from shared.job.events.watcher import DisruptionNoticed, NodeBack, NodeLost, PodsGone
 from shared.job.fold import Histories, History
-from shared.job.ledger import Ledger, Place
+from shared.job.ledger import Place
 from shared.job.naming import RESTART_REQUESTED, Uid
 from shared.job.state import Job
-from shared.job.views import Slots, occupies
+from shared.job.views import Slots
 from shared.telemetry.metrics import seconds_between
 from tests.histories.recorded import Recording, recordings
+from tests.kit.accounts import Account
 from tests.kit.builders import (
     a_created_job,
     a_running_job,
@@ -37,23 +38,16 @@ class Told:
     """A ledger that was told events, and the jobs after them."""
 
     def __init__(self, events: list[Stored]) -> None:
-        self.ledger = Ledger()
+        self.account = Account()
+        self.ledger = self.account.ledger
         self.histories = Histories(self._note)
-        self.jobs: list[Job] = []
         for self._stored in events:
             self.histories.fold(self._stored)
-            self._must_hold_every_pod()
         self.end = events[-1].logged or events[-1].time
 
     def _note(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
-        self.ledger.note(before, event, after, At(self._stored.sequence, time, self._stored.logged))
-        self.jobs.append(after)
-
-    def _must_hold_every_pod(self) -> None:
-        """A pod that holds its resources is in a place that the ledger counts now."""
-        if self.jobs and self.jobs[-1].spec is not None:
-            held = {place for place, lane in self.ledger.lanes.items() if not lane[-1].until}
-            assert {Place(pod.role, pod.index) for pod in self.jobs[-1].pods.views.values() if occupies(pod)} <= held
+        at = At(self._stored.sequence, time, self._stored.logged)
+        assert not self.account.note(before, event, after, at)
 
     def lane(self, place: Place) -> list[str]:
         """What the place did, one after the other."""
@@ -71,17 +65,7 @@ def told(*events: AnyEvent) -> Told:
 
 @pytest.mark.parametrize("life", recordings("0.1.0"), ids=lambda life: life.name)
 def test_in_every_recorded_life_a_place_is_in_one_bucket_at_a_time(life: Recording):
-    found = Told(life.events())
-    for lane in found.ledger.lanes.values():
-        times = [time for each in lane for time in (each.since, each.until or found.end)]
-        assert times == sorted(times)
-    held = sum(
-        seconds_between(each.since, each.until or found.end) or 0.0
-        for lane in found.ledger.lanes.values()
-        for each in lane
-    )
-    spent = found.ledger.seconds(found.end).values()
-    assert sum(sum(of_roles.values()) for of_roles in spent) == pytest.approx(held, abs=0.001)
+    assert not Told(life.events()).account.fault()
 
 
 def test_a_node_that_is_away_for_37_seconds_costs_its_place_37_seconds():

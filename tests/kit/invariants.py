@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from shared.eventlog import Stored
 from shared.job.events.catalog import AnyEvent, UnknownEvent, read_event
+from shared.job.events.event import At
 from shared.job.events.scaler import (
     HostsPublished,
     ScaleAccepted,
@@ -26,6 +27,7 @@ from shared.job.state import Job
 from shared.job.text import range_words
 from shared.job.views import each, indices, ranges
 from shared.job.waiting import waiting
+from tests.kit.accounts import Account
 from tests.kit.demands import Demands, victims
 
 ENDED = ("Succeeded", "Failed")
@@ -43,6 +45,9 @@ PATHS = {
     "Failed": set[str](),
 }
 """Whence each phase may lead (FAULTS, section 2)."""
+
+LAST = ("JobSucceeded", "JobFailed", "JobGone", "JobSealed")
+"""The events at which a life is counted."""
 
 MOST_FAULTS = 20
 """The first ones tell the cause."""
@@ -102,6 +107,7 @@ class LogChecker:
         self._restarts = Counter[Uid]()
         """By job, the restarts that count, by the log's events alone."""
         self._demands = Demands()
+        self._accounts = defaultdict[Uid, Account](Account)
 
     def fault(self, text: str) -> None:
         if len(self.faults) < MOST_FAULTS:
@@ -142,6 +148,11 @@ class LogChecker:
             self.fault(why)
         if why := unexplained(job):
             self.fault(f"I32 {job.key} {why} at {stored.sequence}")
+        account = self._accounts[uid]
+        at = At(stored.sequence, stored.time, stored.logged)
+        why = account.note(before or Job(key=job.key), event, job, at)
+        if why or (tag in LAST and (why := account.fault())):
+            self.fault(f"I52 {job.key} at {stored.sequence}: {why}")
         if before is None:
             return
         # An adopted job has the end that another operator, or a lost history, gave it.

@@ -28,7 +28,7 @@ from shared.eventlog import Entry
 from shared.eventlog.subject import Subject
 from shared.frameworks.runtimes import JobRuntime
 from shared.frameworks.trainer_schemas import RUNTIMES
-from shared.job import evolve_requests, fold, timing
+from shared.job import evolve_requests, fold, ledger, timing
 from shared.job.attempt import Members, Unknown, Vacancy, Verdict
 from shared.job.events import status, watcher
 from shared.job.events.event import Cause
@@ -531,6 +531,17 @@ _whatever_was_recorded_since = _set(
 _reports_that_come_too_late = _set((watcher_progress, "interval_of", lambda job, interval: interval))
 _never_stalled = _set((timing, "stall_timer", lambda job: None))
 
+
+def _leaving_places_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    of_slot = ledger._of_slot
+
+    def planted(job: Job, slot: Slot, *args: Any, leaves: bool) -> ledger.Standing | None:
+        found = of_slot(job, slot, *args, leaves=leaves)
+        return None if found is not None and found.bucket == "draining" else found
+
+    monkeypatch.setattr(ledger, "_of_slot", planted)
+
+
 MUTANTS = (
     Mutant("the time to live counts from the start", "I34", _expires_after_its_start, A_JOB_THAT_EXPIRES),
     Mutant("the next attempt does not wait for the pods of the last one", "I1", _two_attempts),
@@ -604,6 +615,7 @@ MUTANTS = (
     Mutant("a training that hangs is never told", "I50", _never_stalled, A_TRAINING_THAT_HANGS),
     Mutant("a replacement counts as growth", "I42", _replacements_are_growth, A_NODE_THAT_GOES),
     Mutant("a replaced worker whose node stays never leaves", "I42", _those_with_replacements_stay, A_NODE_THAT_STAYS),
+    Mutant("a place that is leaving is in no bucket", "I52", _leaving_places_are_forgotten, A_SCALE_IN),
     Mutant("a job that is gone is never sealed", "I43", _never_sealed, _sealed()),
     Mutant("a job is sealed while it has pods", "I43", _sealed_with_pods, _sealed(seal_after=0)),
     Mutant("a job is sealed before its time", "I43", _sealed_at_once, _sealed(seal_after=20)),

@@ -11,14 +11,18 @@ import msgspec
 import pytest
 
 from shared.errors import Transient
+from shared.eventlog import Stored
 from shared.job.naming import STALL_TIMEOUT
+from shared.telling.reading import Reading
+from shared.telling.report import reported
 from tests.kit.services import AUTHORS
 from tests.simulation.loop import PROCESS, Process, SimulatedLoop
+from tests.simulation.manifests import KINDS
 from tests.simulation.matrix import PROTOCOLS, STEADY, cells
 from tests.simulation.matrix import plan_of as broken_plan_of
 from tests.simulation.mutants import A_LATE_FACT, A_RETURN, MUTANTS, Mutant
 from tests.simulation.network import LONGEST_LATE_SECONDS, Link, Rates
-from tests.simulation.plan import FORGED, Apply, Delete, Edit, Lie, Plan, plan_of
+from tests.simulation.plan import FORGED, Apply, Delete, Edit, Lie, Node, Plan, plan_of
 from tests.simulation.run import simulate
 from tests.simulation.shrink import as_test
 
@@ -90,6 +94,20 @@ def test_reports_that_are_refused_change_nothing_at_all():
     assert not outcome.faults, as_test(plan, outcome.faults)
     assert "ProgressReported" in outcome.reached
     assert simulate(replace(plan, steps=(job, other, plan.steps[-1]))).trace == outcome.trace
+
+
+def test_a_node_that_is_silent_for_37_seconds_is_one_incident_with_all_that_it_cost():
+    log = list[Stored]()
+    outage = (Node(at=20.0, node="node-0", how="silent"), Node(at=57.0, node="node-0", how="open"))
+    steps = Apply(at=0.1, job="resnet", kind="TrainingJob", workers=3), *outage, Delete(at=70.0, job="none")
+    assert not simulate(Plan(seed=0, steps=steps, workload=STEADY), log.append).faults
+    (history,) = (each for each in Reading(log).histories if each.job.resource.kind)
+    found = reported(history, log, KINDS, until=log[-1].logged)
+    (incident,) = found.incidents
+    # The places on it wait for the scheduler to give its pods up, and the whole group for the next attempt.
+    assert (incident.places, incident.cause) == ("launcher 0 and worker 0-2", "node")
+    assert incident.text.startswith("node node-0 is lost")
+    assert incident.seconds == sum(share.seconds for share in found.shares if share.bucket == "lost")
 
 
 def test_what_a_person_writes_into_a_status_may_stay_while_the_status_service_has_nothing_to_write():
