@@ -132,6 +132,7 @@ TOLD_BY_EVENTS = frozenset(
         "FailedMapVolume",
         "FailedMount",
         "FailedPrepareDynamicResources",
+        "FailedResourceClaimCreation",
         "NetworkNotReady",
     }
 )

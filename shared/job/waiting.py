@@ -327,7 +327,7 @@ def _of_size(job: Job) -> Wait | None:
     The edit waits for quota, or failed; or the number is older than a scale request, and not written yet.
     """
     size, spec = job.scaling.size, job.spec
-    if spec is None or job.status.phase != "Running" or not (spec.handling.elastic and spec.has(WORKER) and size):
+    if spec is None or job.status.phase != "Running" or not (spec.has(WORKER) and size):
         return None
     asked = spec.worker.replicas
     if asked == size or job.resource.problems or job.scaling.open:
@@ -337,14 +337,15 @@ def _of_size(job: Job) -> Wait | None:
     of_edit = f"the job keeps {text.counted(size, 'worker')}, and its spec asks for {asked}"
     if edit is None or edit.phase == "Succeeded":
         refusal = job.efforts.refusals.get("WriteSize")
-        if not spec.worker.written or (refusal is not None and refusal.permanent):
+        if not (spec.worker.written and spec.handling.elastic) or (refusal is not None and refusal.permanent):
             # Nothing writes it.
             return None
         message = f"{of_edit}: its present size is not written into it yet"
         return Wait(reason=reasons.SIZE_NOT_WRITTEN, message=message, since=_entered(job), usual=True)
     if edit.over:
         again = "" if spec.worker.written else "; that number is asked for again after another one"
-        message = text.ends(f"{of_edit}: {edit.reason}: {edit.conditions[-1].message}{again}")
+        why = edit.conditions[-1].message or reasons.of_request(edit.reason)
+        message = text.ends(f"{of_edit}: {edit.reason}: {why}{again}")
         return Wait(reason=edit.reason, message=message, since=edit.conditions[-1].since, usual=spec.worker.written)
     if job.scaling.next_request is not edit or quota.allows(job, quota.wanted_workers(job)):
         return None

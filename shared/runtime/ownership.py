@@ -139,7 +139,7 @@ def _held(meta: Metadata, job: Job, what: str, node: str) -> str:
 def conflict(what: str, meta: Metadata) -> Refused:
     """The refusal to change an object of another owner; it names the owner."""
     owner = meta.controller
-    whose = f"belongs to {owner.kind} {owner.name}" if owner is not None else "was not made by Muster"
+    whose = f"belongs to {owner.kind} {owner.name}" if owner is not None else "has no owner"
     message = f"{what} {whose}; delete or rename it, or name the job differently"
     return Refused(message, reason="NameConflict", words=message)
 

@@ -8,12 +8,12 @@ from shared.eventlog.subject import Subject
 from shared.frameworks.kinds import BUILT_IN
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import EffectRefused
-from shared.job.events.scaler import ScaleFailed, ScaleSucceeded
+from shared.job.events.scaler import ScaleFailed, ScaleRejected, ScaleSucceeded
 from shared.job.events.scheduler import SlotsReleased
 from shared.job.events.status import JobRunning, JobSucceeded, JobSuspending
 from shared.job.events.watcher import JobObserved, TimePassed
 from shared.job.naming import JobKey, key_of
-from shared.job.spec import LAUNCHER
+from shared.job.spec import LAUNCHER, REPLICATED
 from shared.job.timing import next_due
 from shared.job.views import Slots
 from shared.job.waiting import told
@@ -34,7 +34,7 @@ from tests.kit.builders import (
     worker,
     workers,
 )
-from tests.kit.groups import E2, growing
+from tests.kit.groups import E2, a_running_group, growing, sized
 from tests.kit.stories import given
 from tests.kit.telling import says, told_differently
 from tests.muster.test_why import causes_of, said
@@ -50,6 +50,8 @@ PENDING = {"phase": "Pending", "version": 40}
 PAUSING = JobSuspending(reason="TrainingJobSuspending")
 FAILED = ScaleFailed(request=E2, reason="DeadlineExceeded", released=(workers(2, 3),))
 RUNNING = JobRunning(reason="TrainingJobRunning")
+ONE_SIZE = {"handling": REPLICATED}
+"""Of a PyTorchJob without elasticPolicy."""
 WITHOUT_RIGHT = EffectRefused(effect="DeletePod", reason="Forbidden", message="no right")
 USED_UP = EffectRefused(effect="CreatePod", reason="QuotaExceeded", message="used up", slots=(workers(3),))
 GROWN = [pods(worker(2)), published(2, 0, 1, 2, request=R1), hosts_file(2), pods(launcher(version=30, hosts=2))]
@@ -123,6 +125,12 @@ def of(causes: Causes) -> str:
             "DeadlineExceeded",
             "the job keeps 2 workers, and its spec asks for 4: DeadlineExceeded",
             id="an edit of the size that failed, in a kind without scale requests",
+        ),
+        pytest.param(
+            [*a_running_group(2, **ONE_SIZE), sized(4, **ONE_SIZE), ScaleRejected(request=E2, reason="NotElastic")],
+            "NotElastic",
+            "the job keeps 2 workers, and its spec asks for 4: NotElastic: jobs of this kind keep the number",
+            id="an edit of the size in a kind that keeps it",
         ),
         pytest.param(
             [*UNWRITTEN, ScaleSucceeded(request=R1, reason="ScalingOutSucceeded"), RUNNING],

@@ -145,8 +145,8 @@ def test_a_pod_of_the_job_on_a_lost_node_needs_a_person_or_the_node():
 @pytest.mark.parametrize(
     ("meta", "whose"),
     [
-        pytest.param(an_object(), "was not made by Muster", id="without an owner"),
-        pytest.param(an_object(labelled="uid-1"), "was not made by Muster", id="our labels without an owner"),
+        pytest.param(an_object(), "has no owner", id="without an owner"),
+        pytest.param(an_object(labelled="uid-1"), "has no owner", id="our labels without an owner"),
         pytest.param(an_object("uid-9", labelled="uid-1"), "TrainingJob resnet", id="our labels under another owner"),
         pytest.param(an_object("uid-9", labelled=""), "TrainingJob resnet", id="another owner without our label"),
         pytest.param(an_object("uid-9", name="bert"), "belongs to TrainingJob bert", id="another job's"),

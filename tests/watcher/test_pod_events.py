@@ -207,3 +207,10 @@ def test_of_a_thousand_pods_some_are_asked_about_and_then_one():
 def test_a_pod_with_another_reason_is_not_asked_about():
     views = worker(0, **{**CREATING, "reason": "ImagePullBackOff"}), worker(1, **CREATING)
     assert not hears(a_waiting_job(*views))
+
+
+def test_a_pod_that_waits_for_the_claim_of_its_devices_is_asked_about_before_it_has_a_node():
+    words = 'PodResourceClaim gpu: resource claim template "gpu" not found'
+    view = worker(0, **{**CREATING, "reason": "", "node": ""})
+    assert hears(a_waiting_job(view)) == [view.uid]
+    assert heard([said("FailedResourceClaimCreation", words)], view) == Heard("FailedResourceClaimCreation", words)

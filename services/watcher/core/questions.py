@@ -226,10 +226,13 @@ def _time(event: KubernetesEvent) -> datetime | None:
 
 
 def _waits(pod: PodView) -> bool:
-    """True for a pod of which no container began; one that does init steps has its volumes and its network."""
+    """True for a pod of which no container began; one that does init steps has its volumes and its network.
+
+    One without a node has a reason from the kube-scheduler, or waits for a claim, of which an Event alone tells.
+    """
     if RUNS in pod.message:
         return False
-    return pod.phase == "Pending" and bool(pod.node) and alive(pod) and pod.reason in ON_THE_WAY
+    return pod.phase == "Pending" and alive(pod) and pod.reason in ON_THE_WAY
 
 
 def _is_told(known: PodView | None) -> bool:
