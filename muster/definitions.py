@@ -4,6 +4,7 @@
 """
 
 import asyncio
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import typer
@@ -12,7 +13,7 @@ from muster.crds import Verdict, compare, manifests, merged
 from shared.cluster import Cluster, Manifest, scope
 from shared.cluster.kinds import DEFINITIONS
 from shared.cluster.objects import Custom, plain
-from shared.errors import Conflict, Refused, Transient
+from shared.errors import Conflict, Refused, Transient, accepting
 from shared.frameworks.kinds import Kinds
 from shared.release import MARK, is_older, this_release
 
@@ -137,17 +138,11 @@ class Definitions:
                 notes[MARK] = this_release()
             if self._check or not (notes or todo.spec):
                 return todo, mine
-            try:
+            # Another client may have written meanwhile, perhaps another set-up.
+            with suppress(Conflict), accepting("AlreadyExists"):
                 await self._write(found, ours, todo.spec, notes)
-            except Conflict:
-                # Another client wrote meanwhile, perhaps another set-up.
-                continue
-            except Refused as refusal:
-                if refusal.reason != "AlreadyExists":
-                    raise
-                continue
-            await until_served(self._cluster, name)
-            return todo, mine
+                await until_served(self._cluster, name)
+                return todo, mine
         raise Transient(f"set up {name}: others write to it all the time")
 
     async def _write(

@@ -4,6 +4,9 @@ Nothing above an adapter imports a library's errors.
 A broken invariant is an `AssertionError` and means a bug of ours.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class Trouble(Exception):  # noqa: N818  the field says trouble, and it is never raised itself
     """What an adapter could not do; its message says what was tried, on what, and what to do next."""
@@ -47,3 +50,13 @@ class Refused(Trouble):
         """The path of the offending field, when the other side named one."""
         self.words = words
         """The other side's own sentence, whole, or ours where we refuse; empty where it may hold a secret."""
+
+
+@contextmanager
+def accepting(*reasons: str) -> Iterator[None]:
+    """Go on after the block when it was refused for one of these reasons."""
+    try:
+        yield
+    except Refused as refusal:
+        if refusal.reason not in reasons:
+            raise

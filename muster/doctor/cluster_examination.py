@@ -22,7 +22,7 @@ from shared.cluster.decoding import read_answer
 from shared.cluster.examination import Review, Right
 from shared.cluster.kinds import DEFINITIONS, LEASES
 from shared.cluster.kube import KubeCluster
-from shared.errors import Refused, Trouble
+from shared.errors import Refused, Trouble, accepting
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import Kinds
 from shared.installation.plugins import chosen, installed
@@ -128,14 +128,11 @@ class ClusterExamination:
     async def _object(self, cluster: KubeCluster, resource: Resource[Any], name: str) -> dict[str, Any] | None:
         """A cluster-scoped object; None if there is none."""
         what = f"get the {resource.kind} {name}"
-        try:
+        with accepting("NotFound"):
             async with self._at_once:
                 answer = await cluster.ask(f"/apis/{resource.api_version}/{resource.plural}/{name}", what=what)
-        except Refused as refusal:
-            if refusal.reason != "NotFound":
-                raise
-            return None
-        return read_answer(dict[str, Any], answer.body, what)
+            return read_answer(dict[str, Any], answer.body, what)
+        return None
 
     async def _of_pods(self, cluster: KubeCluster) -> list[Finding]:
         found = await self._listed(cluster, "pods")
@@ -260,14 +257,10 @@ class ClusterExamination:
         wanted = rights.of_account(account, kinds)
         ways = [rights.itself] if me == account.user else [rights.of_it, rights.in_its_name]
         for way in ways:
-            try:
+            with accepting("Forbidden"):
                 first = await self._asked(cluster, way(account, wanted[0]))
                 rest = await asyncio.gather(*(self._asked(cluster, way(account, right)) for right in wanted[1:]))
-            except Refused as refusal:
-                if refusal.reason != "Forbidden":
-                    raise
-                continue
-            return dict(zip(wanted, (first, *rest), strict=True))
+                return dict(zip(wanted, (first, *rest), strict=True))
         return None
 
     async def _asked(self, cluster: KubeCluster, question: rights.Question) -> bool:

@@ -17,7 +17,7 @@ from services.status.core.effects import Announce, PatchStatus
 from shared.cluster import Cluster, Resource
 from shared.cluster.kinds import EVENTS
 from shared.cluster.objects import Custom
-from shared.errors import Conflict, Refused, Transient
+from shared.errors import Conflict, Refused, Transient, accepting
 from shared.eventlog import Bucket
 from shared.eventlog.retry import backoff
 from shared.frameworks.kinds import BUILT_IN, Kinds
@@ -328,11 +328,8 @@ class Status:
     async def _announce(self, effect: Announce, namespace: str) -> None:
         if self._now() - datetime.fromisoformat(effect.time) > EVENTS_LIVE:
             return
-        try:
+        with accepting("AlreadyExists", "NotFound", "NamespaceTerminating"):
             await self._cluster.create(EVENTS, namespace, event_of(effect, namespace))
-        except Refused as refusal:
-            if refusal.reason not in ("AlreadyExists", "NotFound", "NamespaceTerminating"):
-                raise
 
 
 def event_of(effect: Announce, namespace: str) -> dict[str, Any]:

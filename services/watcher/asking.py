@@ -15,7 +15,7 @@ from services.watcher.core.heads import at_hand, beyond_the_end, fault, settled
 from shared.backoff import doubled
 from shared.cluster import Cluster
 from shared.cluster.kinds import EVENTS_WITH_WORDS, NAMESPACES
-from shared.errors import Refused, Transient
+from shared.errors import Refused, Transient, accepting
 from shared.eventlog import Bucket, EventLog
 from shared.frameworks.kinds import Kinds
 from shared.job.fold import History
@@ -158,13 +158,10 @@ class Asking:
 
     async def _ends(self, namespace: str) -> bool:
         """True if the namespace is being deleted; False too for a watcher without the right to read it."""
-        try:
+        with accepting("Forbidden"):
             found = await self._cluster.get(NAMESPACES, "", namespace)
-        except Refused as refusal:
-            if refusal.reason != "Forbidden":
-                raise
-            return False
-        return found is not None and found.metadata.deletion_timestamp is not None
+            return found is not None and found.metadata.deletion_timestamp is not None
+        return False
 
     async def _evidence(self, history: History, question: questions.Compare) -> questions.Evidence:
         first = not settled(self.answers(history.job.key))

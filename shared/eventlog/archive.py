@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from shared.errors import Conflict, Refused, Transient
+from shared.errors import Conflict, Refused, Transient, accepting
 from shared.eventlog import api, wire
 from shared.eventlog.account import ARCHIVE, ARCHIVED, GET_ARCHIVED, STREAM
 from shared.eventlog.connection import Connection, NoAnswer, NotSent
@@ -48,13 +48,10 @@ class Archive:
 
     async def extent(self) -> tuple[int, int]:
         """How many messages it has, and the sequence of the last one; zeros without an archive."""
-        try:
+        with accepting("NotSetUp"):
             state = (await api.stream_info(self._connection, ARCHIVE)).state
-        except Refused as refusal:
-            if refusal.reason != "NotSetUp":
-                raise
-            return 0, 0
-        return state.messages, state.last_seq
+            return state.messages, state.last_seq
+        return 0, 0
 
     async def scan(self, after: int = 0, subject: str = ARCHIVED) -> AsyncGenerator[Part, None]:
         """The messages after a sequence, or under a filter, many at once, but for those that are no part of it.
@@ -95,12 +92,9 @@ class Archive:
         return await self._asked({"seq": after + 1, "next_by_subj": subject})
 
     async def _asked(self, query: dict[str, Any]) -> api.Message | None:
-        try:
+        with accepting("NotSetUp"):
             return await api.message(self._connection, ARCHIVE, **query)
-        except Refused as refusal:
-            if refusal.reason != "NotSetUp":
-                raise
-            return None
+        return None
 
     async def store(self, subject: str, seal: Seal, bodies: list[bytes], row: str) -> None:
         """Store a history behind the parts of it that are there.

@@ -9,15 +9,16 @@ It needs the rights of a reader, for the copies of subscribers those of the admi
 
 import asyncio
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple
 
 import aiohttp
 import msgspec
 
-from shared.errors import Refused, Transient
+from shared.errors import Transient, accepting
 from shared.eventlog import api
-from shared.eventlog.account import COPIES, LEASES, RELAY, STREAM, stream_of, subject_of
+from shared.eventlog.account import COPIES, LEASES, RELAY, STREAM, Copy, stream_of, subject_of
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.streams import STREAMS, StreamInfo, differences
 from shared.eventlog.subscribers import fed_copies, feeds_of, found_copy
@@ -135,35 +136,26 @@ async def copies(log: JetStreamEventLog) -> dict[str, StreamInfo | None] | None:
 
     None if this user may not see them: only the administrator may.  Raises `Trouble`.
     """
-    try:
+    fed: list[Copy] | None = None
+    with accepting("Forbidden"):
         feeds = await feeds_of(log.connection, api.API)
         fed = [RELAY, *await fed_copies(log.connection)] if COPIES in feeds else []
-    except Refused as refusal:
-        if refusal.reason != "Forbidden":
-            raise
+    if fed is None:
         return None
     found: dict[str, StreamInfo | None] = {}
     for copy in sorted(fed):
-        try:
+        found[copy.user] = None
+        # Their server may be away.
+        with suppress(Transient), accepting("NoAccount"):
             found[copy.user] = await found_copy(log.connection, copy)
-        except Transient:
-            # Their server is away.
-            found[copy.user] = None
-        except Refused as refusal:
-            if refusal.reason != "NoAccount":
-                raise
-            found[copy.user] = None
     return found
 
 
 async def stream(log: JetStreamEventLog, name: str) -> StreamInfo | None:
     """The stream; None if it does not exist.  Raises `Trouble`."""
-    try:
+    with accepting("NotSetUp"):
         return await api.stream_info(log.connection, name)
-    except Refused as refusal:
-        if refusal.reason != "NotSetUp":
-            raise
-        return None
+    return None
 
 
 async def holdings(log: JetStreamEventLog) -> tuple[list[Holding], datetime | None]:

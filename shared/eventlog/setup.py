@@ -13,7 +13,7 @@ from typing import Any, Unpack
 
 import msgspec
 
-from shared.errors import Conflict, Refused
+from shared.errors import Conflict, Refused, accepting
 from shared.eventlog import Entry, api
 from shared.eventlog.account import (
     ADMIN,
@@ -249,9 +249,6 @@ async def _begin(log: JetStreamEventLog, connection: Connection) -> str:
 
 
 async def _identity(log: JetStreamEventLog) -> str | None:
-    try:
+    with accepting("NotSetUp"):
         return await log.identity()
-    except Refused as error:
-        if error.reason != "NotSetUp":
-            raise
-        return None
+    return None

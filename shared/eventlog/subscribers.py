@@ -8,11 +8,12 @@ A feed is a durable consumer, made here; it is acknowledged once the mirror has 
 The administrator reaches the copies through the log's server.
 """
 
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
-from shared.errors import Refused, Transient
+from shared.errors import Refused, Transient, accepting
 from shared.eventlog import api, wire
 from shared.eventlog.account import COPIES, LOG_API, NAMES, RELAY, STREAM, STREAM_SUBJECTS, Copy
 from shared.eventlog.connection import Connection, NoResponder
@@ -87,14 +88,9 @@ async def found_copy(connection: Connection, copy: Copy) -> StreamInfo | None:
 
 async def fed_copies(connection: Connection) -> list[Copy]:
     """The copies that have a feed, without the relay; none without a server for them."""
-    try:
+    feeds: list[str] = []
+    with suppress(NoResponder), accepting("NotSetUp"):
         feeds = await feeds_of(connection, RELAY.api)
-    except NoResponder:
-        return []
-    except Refused as error:
-        if error.reason != "NotSetUp":
-            raise
-        return []
     return [copy for copy in map(Copy.named, feeds) if copy is not None]
 
 
@@ -139,14 +135,11 @@ def _no_room(copy: Copy, max_bytes: int) -> Refused:
 
 async def follows(connection: Connection, copy: Copy, found: StreamInfo) -> bool:
     """True if the copy is of this log and is fed: a log that was made or restored anew has another feed, or none."""
-    try:
+    feed: ConsumerInfo | None = None
+    with accepting("NotFound", "NotSetUp"):
         feed = await api.call(connection, f"CONSUMER.INFO.{STREAM}.{copy.feed}", None, ConsumerInfo, prefix=copy.source)
-    except Refused as error:
-        if error.reason not in ("NotFound", "NotSetUp"):
-            raise
-        return False
     wanted = _feed(copy)
-    if any(feed.config.get(key) != wanted.get(key) for key in ("deliver_subject", "filter_subjects")):
+    if feed is None or any(feed.config.get(key) != wanted.get(key) for key in ("deliver_subject", "filter_subjects")):
         # Another release sent it elsewhere.
         return False
     last = found.state.last_seq
@@ -171,21 +164,15 @@ async def remove_copy(connection: Connection, copy: Copy) -> None:
 
     Without its account the server offers the copy no more, and only the feed is left.
     """
-    try:
+    with accepting("NoAccount"):
         if await found_copy(connection, copy) is not None:
             await api.call(connection, f"STREAM.DELETE.{STREAM}", None, dict, prefix=copy.api)
-    except Refused as error:
-        if error.reason != "NoAccount":
-            raise
     await remove_feed(connection, copy)
 
 
 async def remove_feed(connection: Connection, copy: Copy) -> None:
-    try:
+    with accepting("NotFound", "NotSetUp"):
         await api.call(connection, f"CONSUMER.DELETE.{STREAM}.{copy.feed}", None, dict, prefix=copy.source)
-    except Refused as error:
-        if error.reason not in ("NotFound", "NotSetUp"):
-            raise
 
 
 async def resized(connection: Connection, copy: Copy, found: StreamInfo, max_bytes: int, *, check: bool) -> list[str]:

@@ -11,7 +11,7 @@ an evaluation error is never dropped: a job older than the schema would get no s
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from shared.frameworks.reading import DNS_LABEL, GREATEST, JOB_NAME_PATTERN, MOST_WORKERS, RESTART_POLICIES
+from shared.frameworks.reading import DNS_LABEL, GREATEST, JOB_NAME_PATTERN, MOST_WORKERS
 from shared.frameworks.templates import LONGEST_CONTAINER_NAME
 
 Document = dict[str, Any]
@@ -140,7 +140,6 @@ TEMPLATE: Document = {
 """A pod template with as few declarations as possible."""
 
 REPLICAS: Document = {"type": "integer", "format": "int32", "minimum": 0, "maximum": MOST_WORKERS}
-RESTART_POLICY: Document = {"type": "string", "enum": [*RESTART_POLICIES]}
 
 COUNT: Document = {"type": "integer", "format": "int32", "minimum": 0, "maximum": GREATEST}
 """A number in a status."""

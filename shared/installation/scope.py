@@ -5,7 +5,7 @@ service takes no lease while the same service with the other scope (whole cluste
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import structlog
@@ -14,7 +14,7 @@ from shared.cluster import Cluster, Resource
 from shared.cluster.kinds import DEFINITIONS
 from shared.cluster.objects import Metadata
 from shared.cluster.scope import conflicting, why_excluded
-from shared.errors import Refused
+from shared.errors import Refused, accepting
 from shared.eventlog import Bucket, Revised
 from shared.job.events.event import Author
 from shared.release import MARK, is_older, this_release
@@ -33,12 +33,9 @@ class Scope:
 
     async def must_be_ours(self, kinds: Iterable[Resource[Any]]) -> None:
         """Raise `Refused(reason="ScopeTaken")` if another installation has claimed a scope in these kinds."""
-        try:
+        found: Sequence[Metadata | None] = ()
+        with accepting("Forbidden"):
             found = await asyncio.gather(*(self._of(kind) for kind in kinds))
-        except Refused as refusal:
-            if refusal.reason != "Forbidden":
-                raise
-            return
         there = [metadata for metadata in found if metadata is not None]
         for metadata in there:
             if claims := conflicting(metadata.annotations, "", self._identity):

@@ -7,7 +7,7 @@ from math import inf
 
 import msgspec
 
-from shared.errors import Refused
+from shared.errors import Refused, accepting
 from shared.eventlog import EventLog, ReadableArchive, Stored
 from shared.eventlog.parts import Part, Seal
 from shared.eventlog.subject import archived_under
@@ -158,11 +158,8 @@ async def of_archive(
     if asked.is_request:
         return ()
     found: History | None = None
-    try:
+    with accepting("NotFound"):
         _, found = find(known, asked, namespace, uid=uid)
-    except Refused as refusal:
-        if refusal.reason != "NotFound":
-            raise
     alive = found is not None and not found.job.resource.gone
     try:
         name = uid or (found.job.key.uid if found is not None and alive else "*")
