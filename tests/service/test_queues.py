@@ -22,6 +22,7 @@ from shared.frameworks.queueing import (
 )
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
+from shared.job.policies import capacity
 from shared.job.policies.retries import LONGEST_EFFECT_SECONDS
 from tests.kit.world import NAMESPACE, World, a_scale_out, a_training_job
 
@@ -40,9 +41,10 @@ class Queued(World):
     def options(self) -> Options:
         return msgspec.structs.replace(super().options(), kueue=True)
 
-    def join(self, workers: int = 2, **labels: str) -> None:
-        """Apply a job with the label of a queue."""
-        job = a_training_job(workers=workers)
+    def join(self, workers: int = 2, *, least: int | None = None, **labels: str) -> None:
+        """Apply a job with the label of a queue; with `least` it goes by capacity."""
+        job = a_training_job(workers=workers, **({"elasticity": {"size": "Capacity"}} if least else {}))
+        job["spec"]["etReplicaSpecs"]["worker"] |= {"minReplicas": least} if least else {}
         job["metadata"]["labels"] = {QUEUE: "team-a", **labels}
         self.apply(TRAININGJOBS, job)
 
@@ -153,6 +155,28 @@ async def test_a_scale_out_waits_for_a_larger_workload_which_takes_the_place_of_
         await world.phase("ScaleSucceeded", SCALEOUTS, "out")
         await world.until(lambda: list(world.workloads()) == ["2"])
         assert world.job().attempt.number == 0
+
+
+async def test_a_job_that_goes_by_capacity_begins_with_quota_for_its_minimum_and_asks_for_the_rest():
+    async with Queued() as world:
+        world.join(workers=4, least=2)
+        assert counts(await world.workload()) == {"launcher": 1, "worker": 2}
+        await world.admit()
+        await world.running()
+        assert len(world.hosts()) == 2
+        await world.until(lambda: "WaitsForQuota" in str(world.status(TRAININGJOBS, "resnet")["conditions"]))
+        assert capacity.deciders(world.job()) == ["its resource asked for 4 workers", "its queue admitted 2"]
+        assert counts(await world.workload("2")) == {"launcher": 1, "worker": 4}
+        await world.admit("2")
+        await world.answer("1", "Finished", reason="WorkloadSliceReplaced")
+        await world.until(lambda: len(world.hosts()) == 4, "it has all")
+        await world.until(lambda: list(world.workloads()) == ["2"])
+        await world.answer("2", "Evicted", reason="Preempted")
+        await world.phase("Suspended")
+        await world.until(lambda: counts(world.workloads()["2"])["worker"] == 2, "it asks for its minimum again")
+        await world.admit("2")
+        await world.running()
+        assert (len(world.hosts()), world.job().attempt.number) == (2, 1)
 
 
 async def test_without_kueue_other_jobs_run_and_those_in_queues_wait_for_it():

@@ -489,13 +489,17 @@ def _shaped(plan: Plan) -> Plan:
 
 def _queued(plan: Plan) -> Plan:
     """The plan with its TrainingJobs in a queue; drawn apart, as a draw more would change every other plan."""
-    chance = Random(f"{plan.seed} queue")
+    chance, capacity = Random(f"{plan.seed} queue"), Random(f"{plan.seed} quota for the minimum")
     steps: list[AnyStep] = []
     for step in plan.steps:
         if not isinstance(step, Apply) or step.kind != "TrainingJob":
             steps.append(step)
             continue
-        steps.append(msgspec.structs.replace(step, queue="team-a"))
+        queued = msgspec.structs.replace(step, queue="team-a")
+        if capacity.random() < 0.4:
+            elasticity = {"size": "Capacity", "settleSeconds": 1, "growSeconds": 1}
+            queued = msgspec.structs.replace(queued, more={**step.more, "elasticity": elasticity}, least=1)
+        steps.append(queued)
         for _ in range(chance.choice((0, 1, 1, 2))):
             at = step.at + chance.uniform(0.1, BUSY_SECONDS / 2)
             deleted = chance.random() < 0.3

@@ -122,7 +122,7 @@ def _queued(job: Job, known: list[Known], live: list[Known]) -> list[Step]:
     if any(not _may_go(job, view) for _, view in known if not view.finished):
         # One is obsolete, and its quota may still be used.
         return []
-    workers, queue = quota.wanted_workers(job), job.spec.queue
+    workers, queue = quota.first_workers(job), job.spec.queue
     if not live:
         return _written(job, _next(job, known), queue, workers)
     (child, view), others = live[-1], live[:-1]

@@ -117,6 +117,9 @@ def deciders(job: Job) -> list[str]:
         return []
     done = [known for known in requests if known.accepted and known.phase in ("Scaling", "Succeeded")]
     newest = max(done, key=lambda known: known.accepted, default=None)
+    if quota.in_queue(job) and (wanted := quota.wanted_workers(job)) > size:
+        # The next one waits for quota.
+        size, newest = wanted, job.scaling.next_request
     asked = "its resource asks for" if newest is None else f"{_asker(newest)} asked for"
     found = [f"{asked} {text.counted(size, 'worker')}"]
     if (admitted := quota.most_workers(job, size)) < size:
@@ -130,7 +133,7 @@ def deciders(job: Job) -> list[str]:
 def _asker(request: Request) -> str:
     if request.resize is None:
         return f"{request.kind} {request.name}"
-    return text.in_a_row([*map(str, request.by)]) or "an edit"
+    return text.in_a_row([*map(str, request.by)]) or "its resource"
 
 
 def takes_part(job: Job, request: Request) -> bool:

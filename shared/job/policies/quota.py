@@ -11,7 +11,7 @@ from shared.job.naming import Slot, workload_number
 from shared.job.policies import replacement
 from shared.job.scaling import Request
 from shared.job.spec import LAUNCHER, WORKER, waits_for_turn
-from shared.job.state import Job
+from shared.job.state import Job, needed_workers
 from shared.job.timers import may_appear
 from shared.job.views import ChildView, PodSetView, WorkloadView, occupies
 
@@ -93,6 +93,14 @@ def wants_pause(job: Job) -> bool:
 def is_empty(job: Job) -> bool:
     """True if no pod of the job exists or may still appear."""
     return not (job.attempt.unreleased or job.pods.views or may_appear(job))
+
+
+def first_workers(job: Job) -> int:
+    """The number of workers that a job without quota asks for: one with elasticity begins with its minimum.
+
+    It asks for the others when it runs.  Kueue's own partial admission excludes the slices by which jobs grow.
+    """
+    return needed_workers(job) if job.elasticity is not None else wanted_workers(job)
 
 
 def wanted_workers(job: Job) -> int:
