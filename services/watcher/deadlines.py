@@ -66,6 +66,8 @@ class Deadlines:
         """
         self._beat = inf
         """The time of the last heartbeat, on the loop's clock."""
+        self._running: dict[JobKey, tuple[Job, tuple[Timer, ...]]] = {}
+        """Of each job that is not closed the state that was asked about last, and its timers: watches ask often."""
 
     def look(self) -> None:
         """Tell the clocks which watches work now."""
@@ -102,12 +104,24 @@ class Deadlines:
         framework = self._kinds.find(job.resource.api_version, job.resource.kind)
         return framework.resource if framework is not None else None
 
+    def _next_due(self, job: Job) -> tuple[Timer, ...]:
+        known = self._running.get(job.key)
+        if known is not None and known[0] is job:
+            # A job never changes; one that did is another.
+            return known[1]
+        due = next_due(job)
+        if closed(job):
+            self._running.pop(job.key, None)
+        else:
+            self._running[job.key] = job, due
+        return due
+
     def passed(self, history: History, *, late: bool) -> list[TimePassed]:
         """The expired timers of this job, which is woken for the next one; `late` if facts about it wait."""
         # After a stall the wake-up of a deadline may be the first thing to run.
         self._notice_stall()
         job, monotonic, server = history.job, asyncio.get_running_loop().time(), self._now()
-        kind, due = self._kind_of(job), (*next_due(job), *of_crashes(job, self._cache), *self._of_the_seal(job))
+        kind, due = self._kind_of(job), (*self._next_due(job), *of_crashes(job, self._cache), *self._of_the_seal(job))
         due = tuple(timer for timer in due if timer.name != STALL or self._reports(job.key.namespace))
         unsure = late or (any(timer.of_nodes for timer in due) and not still_lost(job, self._cache))
         found: list[TimePassed] = []

@@ -10,7 +10,18 @@ from collections.abc import Iterable, Sequence
 import structlog
 
 from services.watcher.asking import Asking
-from services.watcher.core.budgets import MIB, Budget, Budgets, Limits, Memory, Standing, allowed, parts_used, standing
+from services.watcher.core.budgets import (
+    MIB,
+    WITHIN,
+    Budget,
+    Budgets,
+    Limits,
+    Memory,
+    Standing,
+    allowed,
+    parts_used,
+    standing,
+)
 from services.watcher.core.cache import Cache
 from services.watcher.core.observe import observe
 from services.watcher.core.pace import (
@@ -175,7 +186,7 @@ class Watcher:
         if self._runtime.appends.busy(history):
             # None is recorded before the last one was read back, which wakes the job.
             return facts, False
-        now, met = asyncio.get_running_loop().time(), self._standing(history.job.key.namespace)
+        now, met = asyncio.get_running_loop().time(), self._standing(history.job.key.namespace) if facts else WITHIN
         recorded = history.facts.get(self.author, 0)
         found = allowed(history.job, facts, self._budgets, now, recorded=recorded, met=met)
         if found.seconds:

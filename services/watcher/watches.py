@@ -234,7 +234,8 @@ class Watches:
     def _observed(self, framework: Framework, manifest: Custom) -> ObservedJob:
         options = self._options
         no_gangs = options.no_gangs if options.pod_groups is None else ""
-        return observed_job(framework, manifest, kueue=options.kueue, no_gangs=no_gangs)
+        before = self._cache.jobs[framework.resource].get(_at(manifest))
+        return observed_job(framework, manifest, kueue=options.kueue, no_gangs=no_gangs, before=before)
 
     def _put_job(self, framework: Framework, at: At, seen: ObservedJob | None) -> Concerned:
         kind = framework.resource

@@ -132,13 +132,20 @@ class Health:
         self.limiter = Limiter()
         """That of the service's requests to the API server."""
 
+    @property
+    def _ailing(self) -> str:
+        return self.trouble or self.failing() or ("" if self.connected() else "no connection")
+
+    @property
+    def _ready(self) -> bool:
+        return self.runtime is not None and self.runtime.current and not self._ailing
+
     def report(self) -> Report:
-        runtime = self.runtime
-        trouble = self.trouble or self.failing() or ("" if self.connected() else "no connection")
+        runtime, trouble = self.runtime, self._ailing
         return Report(
             service=self.service,
             version=this_release(),
-            ready=runtime is not None and runtime.current and not trouble,
+            ready=self._ready,
             owner=self.owner(),
             position=runtime.histories.position if runtime else 0,
             jobs=len(runtime.histories) if runtime else 0,
@@ -188,7 +195,7 @@ class Health:
         runtime, metrics, me = self.runtime, self.metrics, (self.service,)
         position, histories = (runtime.histories.position, len(runtime.histories)) if runtime else (0, 0)
         gauges = {
-            READY: self.report().ready,
+            READY: self._ready,
             OWNER: self.owner(),
             CONNECTED: runtime is not None and self.connected(),
             POSITION: position,

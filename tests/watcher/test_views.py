@@ -10,7 +10,7 @@ from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.tfjob import TFJOB
 from shared.frameworks.training_job import JOB_ROLE, REPLICA_INDEX, SSH_KEYS, TRAININGJOB
 from shared.job.chain import Head
-from shared.job.naming import ACCEPT_HISTORY, ATTEMPT, HOSTS_VERSION, INDEX, JOB_UID, RESTART, Uid
+from shared.job.naming import ACCEPT_HISTORY, ATTEMPT, HOSTS_VERSION, INDEX, JOB_UID, RESTART, STALL_TIMEOUT, Uid
 from shared.job.views import Exit, PodView
 from tests.frameworks.documents import changed, custom, scale_in, training_job
 from tests.kit.histories import KEY
@@ -252,6 +252,22 @@ def test_a_job_is_what_it_asks_for():
     assert resource.observed.problems == ()
     assert resource.observed.spec is not None
     assert (resource.deleting, resource.orphan, resource.head, resource.accept) == (False, False, None, "")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "parsed"),
+    [
+        pytest.param("", None, False, id="its status"),
+        pytest.param("spec.etReplicaSpecs.worker.replicas", 3, True, id="its spec, by a store that counts anew"),
+        pytest.param("metadata.annotations", {STALL_TIMEOUT: "60"}, True, id="an annotation"),
+        pytest.param("metadata.uid", "another", True, id="another job of its name"),
+    ],
+)
+def test_a_job_is_parsed_again_if_it_asks_for_something_else(path: str, value: object, *, parsed: bool):
+    before, now = observed_of(a_job()), a_job(path, value, phase="Running")
+    again = observed_job(TRAININGJOB, now, before=before)
+    assert (again.observed.spec is not before.observed.spec) == parsed
+    assert again == observed_of(now)
 
 
 def test_a_job_that_cannot_be_acted_upon_is_all_its_problems():

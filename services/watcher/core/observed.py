@@ -55,6 +55,8 @@ class ObservedJob(msgspec.Struct, frozen=True):
     """The runtime that it was read with; None without one."""
     wishes: Wishes | None = None
     """What it asks of a job that keeps another runtime; None for a kind without runtimes."""
+    asked: bytes = b""
+    """A digest of all from which the spec was parsed; empty if it is parsed each time."""
 
     @property
     def inherited(self) -> Inherited | None:

@@ -1,6 +1,7 @@
 """Views: Kubernetes objects reduced to the fields that decisions need.  Pure."""
 
 from collections.abc import Callable, Mapping
+from hashlib import sha256
 from sys import intern
 
 import msgspec
@@ -65,30 +66,25 @@ _ANOTHERS = Problem(
 )
 
 
-def observed_job(framework: Framework, manifest: Custom, *, kueue: bool = False, no_gangs: str = OFF) -> ObservedJob:
+def observed_job(
+    framework: Framework,
+    manifest: Custom,
+    *,
+    kueue: bool = False,
+    no_gangs: str = OFF,
+    before: ObservedJob | None = None,
+) -> ObservedJob:
     """A job's resource reduced to the cache's fields; with `kueue` its label may put it into a queue.
 
-    `no_gangs` says why its pods are not placed together; empty if they may be.
+    `no_gangs` says why its pods are not placed together; empty if they may be.  What the resource asks for is not
+    parsed again if it is as `before`: most writes are those of its status.
     """
-    meta = manifest.metadata
-    answer = framework.parse(manifest)
-    spec = answer if isinstance(answer, JobSpec) else None
-    if spec is not None and kueue and framework.is_queued:
-        spec = msgspec.structs.replace(spec, queue=(meta.labels or {}).get(QUEUE, ""))
-    if spec is not None:
-        spec = with_gang(manifest, spec, no_gangs)
-        spec = _with_restarts_in_place(spec, (meta.annotations or {}).get(naming.RESTART_IN_PLACE))
-        spec = _with_forced_deletion(spec, (meta.annotations or {}).get(naming.FORCE_DELETE_AFTER))
-        spec = _with_stalls(spec, meta.annotations or {})
-        spec = with_requests(framework, manifest, spec)
+    meta, asked = manifest.metadata, _asked(framework, manifest)
+    if before is not None and asked and asked == before.asked:
+        spec, problems = before.observed.spec, before.observed.problems
+    else:
+        spec, problems = _read(framework, manifest, kueue=kueue, no_gangs=no_gangs)
     labels = _labels(meta.labels or {})
-    if spec is not None and len(labels) < len(meta.labels or {}):
-        told = Ignored(
-            field="metadata.labels",
-            effect="is kept in part",
-            message=f"lists of histories know {MOST_LABELS} labels of a job, and {LABELS_BYTES} bytes of them",
-        )
-        spec = msgspec.structs.replace(spec, ignored=(*spec.ignored, told))
     runtime = runtime_of(manifest)
     log, head = shown_in(manifest.status)
     accept = (meta.annotations or {}).get(naming.ACCEPT_HISTORY, "")[:LONGEST_HEAD]
@@ -100,7 +96,7 @@ def observed_job(framework: Framework, manifest: Custom, *, kueue: bool = False,
             generation=meta.generation,
             version=meta.version,
             spec=spec,
-            problems=() if isinstance(answer, JobSpec) else answer[:MOST_PROBLEMS],
+            problems=problems,
             blank=not manifest.status,
             labels=labels,
         ),
@@ -115,6 +111,7 @@ def observed_job(framework: Framework, manifest: Custom, *, kueue: bool = False,
         writers=actors.writers(meta),
         runtime=runtime.used if runtime is not None else None,
         wishes=framework.wishes(manifest),
+        asked=asked,
     )
 
 
@@ -126,6 +123,41 @@ def _labels(known: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
         if room >= 0:
             found.append((intern(name), intern(value)))
     return (*found,)
+
+
+def _asked(framework: Framework, manifest: Custom) -> bytes:
+    """A digest of all that is parsed; empty for a kind with runtimes, and for JSON that is nested too deeply."""
+    meta = manifest.metadata
+    what = meta.uid, meta.generation, meta.namespace, meta.name, meta.labels, meta.annotations, manifest.spec
+    try:
+        return sha256(msgspec.json.encode(what)).digest() if not framework.runtimes else b""
+    except RecursionError:
+        return b""
+
+
+def _read(
+    framework: Framework, manifest: Custom, *, kueue: bool, no_gangs: str
+) -> tuple[JobSpec | None, tuple[Problem, ...]]:
+    """The spec, or what is wrong with it."""
+    answer, meta = framework.parse(manifest), manifest.metadata
+    if not isinstance(answer, JobSpec):
+        return None, answer[:MOST_PROBLEMS]
+    spec, annotations = answer, meta.annotations or {}
+    if kueue and framework.is_queued:
+        spec = msgspec.structs.replace(spec, queue=(meta.labels or {}).get(QUEUE, ""))
+    spec = with_gang(manifest, spec, no_gangs)
+    spec = _with_restarts_in_place(spec, annotations.get(naming.RESTART_IN_PLACE))
+    spec = _with_forced_deletion(spec, annotations.get(naming.FORCE_DELETE_AFTER))
+    spec = _with_stalls(spec, annotations)
+    spec = with_requests(framework, manifest, spec)
+    if len(_labels(meta.labels or {})) < len(meta.labels or {}):
+        told = Ignored(
+            field="metadata.labels",
+            effect="is kept in part",
+            message=f"lists of histories know {MOST_LABELS} labels of a job, and {LABELS_BYTES} bytes of them",
+        )
+        spec = msgspec.structs.replace(spec, ignored=(*spec.ignored, told))
+    return spec, ()
 
 
 def _finalizers(meta: Metadata) -> tuple[str, ...]:
