@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shared.cluster import Alive, Applied, Blind, Execution, Snapshot
-from shared.cluster.kinds import CONFIGMAPS, PODS, SERVICES
+from shared.cluster.kinds import CONFIGMAPS, PODS
 from shared.errors import Refused, Transient
 from tests.kit.watching import next_of, take
 from tests.memory.cluster import Call, MemoryCluster
@@ -22,10 +22,6 @@ def store() -> MemoryStore:
 @pytest.fixture
 def cluster(store: MemoryStore) -> MemoryCluster:
     return MemoryCluster(store)
-
-
-def owned_by(uid: str, name: str = "child") -> dict[str, Any]:
-    return {"metadata": {"name": name, "ownerReferences": [{"kind": "Service", "name": "s", "uid": uid}]}}
 
 
 class TestTrouble:
@@ -115,18 +111,6 @@ class TestPrograms:
 
 
 class TestControllers:
-    def test_orphans_stay_and_forget_their_owner(self, store: MemoryStore) -> None:
-        owner = store.create(SERVICES, "ns", {"metadata": {"name": "s"}})
-        store.create(CONFIGMAPS, "ns", owned_by(owner.metadata["uid"]))
-        store.delete(SERVICES, "ns", "s", cascade=False)
-        waiting = store.get(SERVICES, "ns", "s")
-        assert waiting is not None
-        assert waiting.metadata["finalizers"] == ["orphan"]
-        store.collect_garbage()
-        assert store.get(SERVICES, "ns", "s") is None
-        (child,) = store.find(CONFIGMAPS)
-        assert "ownerReferences" not in child.metadata
-
     def test_a_quota_counts_pods_that_are_not_over(self, store: MemoryStore) -> None:
         store.pod_quota["ns"] = 1
         store.create(PODS, "ns", {"metadata": {"name": "a"}})
@@ -143,12 +127,6 @@ class TestControllers:
         held = store.get(CONFIGMAPS, "ns", "c")
         assert held is not None
         assert (held.metadata["labels"], held.manifest["data"]) == ({"a": "b"}, {"key": "value"})
-
-    def test_uids_differ_in_their_first_letters(self, store: MemoryStore) -> None:
-        uids = {
-            store.create(PODS, "ns", {"metadata": {"name": f"p-{number}"}}).metadata["uid"] for number in range(300)
-        }
-        assert len({uid[:8] for uid in uids}) == 300
 
 
 async def test_watches_wake_in_the_order_in_which_they_wait(store: MemoryStore) -> None:

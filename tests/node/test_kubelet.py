@@ -11,7 +11,6 @@ from shared.cluster.kinds import PODS
 from shared.errors import Refused, Transient
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
-from shared.job.views import Exit
 from tests.kit.operator import SHELL, Operator, a_job, a_request
 
 pytestmark = [pytest.mark.node, pytest.mark.asyncio(loop_scope="module")]
@@ -25,12 +24,6 @@ TELL_SIZES = (
     "while :; do now=$(/etc/edl/discover_hosts.sh | wc -l); [ $now = ${last:-0} ] || echo $now; last=$now; sleep 0.02; "
     "done"
 )
-
-FAILS_WHEN_TOLD = {
-    "name": "main",
-    "image": SHELL,
-    "command": ["sh", "-c", "trap 'exit 5' USR1; trap 'exit 0' TERM; while :; do sleep 0.05; done"],
-}
 
 # It takes so long that the listener is there before the end.
 SAYS_GOODBYE = {
@@ -62,40 +55,6 @@ async def test_20_hosts_files_change_in_the_running_launcher_within_seconds(oper
     assert max(waits) < REFRESH_SECONDS
     assert await _restarts(operator, "fresh-launcher") == 0
     await operator.kubectl("delete", "trainingjob", "fresh", "--wait=false")
-
-
-async def test_a_worker_that_fails_is_told_with_its_code_and_the_training_goes_on(operator: Operator):
-    await operator.apply(a_job("hurt", FOREVER, worker=FAILS_WHEN_TOLD))
-    await operator.phase("Running", TRAININGJOBS, "hurt")
-    await operator.signal("hurt-worker-1")
-
-    async def failed() -> bool:
-        status = await operator.status(TRAININGJOBS, "hurt")
-        return status["replicaStatuses"]["Worker"] == {"active": 1, "succeeded": 0, "failed": 1}
-
-    await operator.until(failed, lambda: "the failure was never told")
-    job = await operator.job("hurt")
-    assert next(pod.exits for pod in job.pods.views.values() if pod.name == "hurt-worker-1") == (
-        Exit("main", 5, "Error"),
-    )
-    assert job.status.phase == "Running"
-    await operator.kubectl("delete", "trainingjob", "hurt", "--wait=false")
-
-
-async def test_a_launcher_that_fails_keeps_its_last_words(operator: Operator):
-    await operator.apply(a_job("words", "sleep 0.5; echo alas; exit 3"))
-    status = await operator.phase("Failed", TRAININGJOBS, "words")
-    assert "exited with 3" in status["conditions"][-1]["message"]
-
-    async def workers_gone() -> bool:
-        return await operator.pods("words") == ["words-launcher"]
-
-    await operator.until(workers_gone, lambda: "the workers are not cleaned up")
-    launcher = await operator.stack.kube.get(PODS, "default", "words-launcher")
-    assert launcher is not None
-    assert launcher.metadata.deletion_timestamp is None
-    assert (await operator.status(TRAININGJOBS, "words"))["replicaStatuses"]["Launcher"]["failed"] == 1
-    assert await operator.kubectl("logs", "words-launcher") == "alas\n"
 
 
 async def test_a_launcher_without_memory_is_told_from_one_that_failed(operator: Operator):
@@ -139,16 +98,6 @@ async def test_of_a_deleted_job_nothing_stays_not_even_a_worker_that_will_not_go
     await operator.kubectl("delete", "trainingjob", "stubborn", "--wait=false")
     await operator.leaves_nothing("stubborn", "pods,services,configmaps,endpointslices")
     assert (await operator.job("stubborn")).resource.gone
-
-
-async def test_a_command_within_a_worker_has_its_output_and_its_exit_code(operator: Operator):
-    await operator.apply(a_job("open", FOREVER))
-    await operator.phase("Running", TRAININGJOBS, "open")
-    assert await operator.kubectl("exec", "open-worker-0", "--", "hostname") == "open-worker-0\n"
-    found = await operator.kubectl("exec", "open-worker-0", "--", "getent", "hosts", "open-worker-1")
-    assert found.split()[1].startswith("open-worker-1.")
-    assert "exit code 7" in await operator.kubectl("exec", "open-worker-0", "--", "sh", "-c", "exit 7", fails=True)
-    await operator.kubectl("delete", "trainingjob", "open", "--wait=false")
 
 
 async def test_a_command_of_ours_has_its_output_its_exit_code_and_its_refusals(operator: Operator):

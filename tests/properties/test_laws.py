@@ -112,30 +112,6 @@ def test_attempts_pauses_and_edits_lead_to_an_end(seed: int):
     assert again.job == job, "replayed, it is the same"
 
 
-@many
-@given(seeds)
-def test_without_trouble_a_job_succeeds_with_the_size_it_was_asked_for(seed: int):
-    loop = a_life(seed, calm=True)
-    assert loop.job.status.phase == "Succeeded"
-    size = 4
-    for request in loop.job.scaling.requests.values():
-        if request.published:
-            # The hosts files are the point of no return, whatever became of the request after it.
-            size += len(request.added) - len(request.leaving)
-    assert len(loop.listed_in_hosts) == size
-
-
-@many
-@given(seeds)
-def test_on_nodes_that_go_a_job_succeeds_with_the_size_it_was_asked_for(seed: int):
-    loop = a_life(seed, calm=True, notices=3)
-    assert loop.job.status.phase == "Succeeded"
-    assert len(loop.listed_in_hosts) == loop.job.scaling.size
-    assert not [
-        pod for pod in loop.job.pods.views.values() if pod.role != LAUNCHER and pod.uid in loop.job.pods.disrupted
-    ]
-
-
 def test_hosts_files_that_list_a_worker_which_is_about_to_go_are_seen():
     history, log = History(KEY), list[Stored]()
     noticed = DisruptionNoticed(node="spot", uids=(Uid("pod-1"),), reason="SpotInterruption")
@@ -145,30 +121,6 @@ def test_hosts_files_that_list_a_worker_which_is_about_to_go_are_seen():
     assert faults_of(log[:-1]) == []
     (fault,) = faults_of(log)
     assert fault.startswith("I7 ")
-
-
-@many
-@given(seeds)
-def test_a_deleted_job_leaves_nothing(seed: int):
-    loop = Loop(seed, a_spec(3))
-    moment = loop.chance.randint(1, 120)
-    taken = 0
-
-    def then(_: Loop) -> bool:
-        nonlocal taken
-        taken += 1
-        return taken > moment
-
-    loop.run(then)
-    if loop.job.status.phase in ("Running", "Scaling"):
-        loop.request("ScaleOut", count=1)
-        loop.run(lambda loop: loop.chance.random() < 0.1)
-    loop.delete()
-    loop.run()
-    assert not loop.pods
-    assert not loop.children
-    assert not loop.job.pods.views
-    assert not loop.job.scaling.open
 
 
 @pytest.mark.parametrize("position", [0.25, 0.5, 0.75])
@@ -185,14 +137,6 @@ def test_a_lost_event_is_noticed_at_the_next_decision(position: float):
     for line in [*log[:lost], *log[lost + 1 :]]:
         short.fold(line)
     assert short.held
-
-
-def test_a_finished_job_stays_finished():
-    loop = a_life(3)
-    before = loop.job.status.phase
-    loop.request("ScaleOut", count=1)
-    loop.run()
-    assert loop.job.status.phase == before
 
 
 @settings(many, max_examples=25)

@@ -54,23 +54,19 @@ async def watched_with(cluster: Cluster, trouble: Exception, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "trouble", [Transient("no answer"), Conflict("another writer was quicker")], ids=["no answer", "a conflict"]
+    ("log", "trouble"),
+    [
+        pytest.param("another", Transient("no answer"), id="of another log, no answer"),
+        pytest.param("another", Conflict("another writer was quicker"), id="of another log, a conflict"),
+        pytest.param("memory", Transient("no answer"), id="of this log"),
+    ],
 )
-async def test_a_lost_history_is_told_until_the_log_has_it(trouble: Exception):
+async def test_a_lost_head_is_told_until_the_log_has_it_and_once(log: str, trouble: Exception):
     cluster = Cluster()
     cluster.store.create(TRAININGJOBS, NAMESPACE, a_training_job())
-    lost = {"log": "another", "sequence": 5, "hash": "0" * 64}
+    lost = {"log": log, "sequence": 5 if log == "another" else 1, "hash": "0" * 64}
     cluster.store.patch(TRAININGJOBS, NAMESPACE, "resnet", {"status": {"history": lost}}, subresource="status")
     await watched_with(cluster, trouble, "HistoryBroken")
-    assert cluster.kinds() == ["HistoryBroken"]
-
-
-async def test_a_lost_head_of_this_log_is_told_until_the_log_has_it_and_once():
-    cluster = Cluster()
-    cluster.store.create(TRAININGJOBS, NAMESPACE, a_training_job())
-    lost = {"log": "memory", "sequence": 1, "hash": "0" * 64}
-    cluster.store.patch(TRAININGJOBS, NAMESPACE, "resnet", {"status": {"history": lost}}, subresource="status")
-    await watched_with(cluster, Transient("no answer"), "HistoryBroken")
     assert cluster.kinds() == ["HistoryBroken"]
 
 
