@@ -5,7 +5,6 @@ from typing import Any
 import msgspec
 
 from services.watcher.watches import Options
-from shared.cluster.kinds import PODS
 from shared.frameworks.gangs import NOT_SERVED
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
@@ -73,32 +72,6 @@ async def test_a_scale_out_without_room_for_all_takes_no_place():
         world.room = 5
         await world.phase("ScaleSucceeded", SCALEOUTS, "out")
         assert len(world.placed("resnet")) == 4
-
-
-async def test_a_group_that_a_person_deletes_comes_back_and_the_job_begins():
-    async with Crowd(room=2) as world:
-        world.submit("resnet", 3)
-        await world.until(lambda: len(world.pods()) == 3)
-        (group,) = world.groups()
-        world.store.delete(gangs.POD_GROUP, *group.at)
-        await world.until(
-            lambda: [each.metadata["uid"] for each in world.groups()] not in ([], [group.metadata["uid"]])
-        )
-        assert world.placed() == []
-        world.room = 4
-        await world.running()
-        assert world.groups()[0].metadata["ownerReferences"][0]["name"] == "resnet"
-
-
-async def test_a_pod_of_a_gang_that_waits_comes_back_when_a_person_deletes_it():
-    async with Crowd(room=2) as world:
-        world.submit("resnet", 3)
-        await world.until(lambda: len(world.pods()) == 3)
-        world.delete(PODS, "resnet-worker-1")
-        await world.until(lambda: "resnet-worker-3" in world.pods())
-        world.room = 4
-        await world.running()
-        assert world.placed("resnet") == ["resnet-worker-0", "resnet-worker-2", "resnet-worker-3"]
 
 
 async def test_without_the_api_jobs_run_alone_and_who_asked_is_told():

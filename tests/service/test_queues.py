@@ -1,6 +1,5 @@
 """A TrainingJob in a queue: all services against the answers that Kueue writes into Workloads and flavors."""
 
-import copy
 from typing import Any
 
 import msgspec
@@ -16,7 +15,6 @@ from shared.frameworks.queueing import (
     PRIORITIES,
     PRIORITY,
     QUEUE,
-    REPLACES,
     WORKLOAD,
     WORKLOADS,
 )
@@ -116,45 +114,6 @@ async def test_a_job_waits_runs_where_its_flavor_says_and_finishes_its_workload(
         await world.phase("Succeeded")
         await world.is_condition("1", "Finished", "True")
         await world.until(lambda: not world.workloads()["1"]["metadata"].get("finalizers"), "its finalizer")
-
-
-async def test_an_evicted_job_gives_its_quota_back_and_comes_again():
-    async with Queued() as world:
-        world.join()
-        await world.admit()
-        await world.running()
-        lingering = world.pods()["resnet-worker-0"].metadata["uid"]
-        world.lingering.add(lingering)
-        await world.answer("1", "Evicted", reason="Preempted", message="for another one")
-        await world.until(lambda: list(world.pods()) == ["resnet-worker-0"])
-        await world.quiet(1.0)
-        assert world.workloads()["1"]["status"].get("admission"), "the quota is used until the last pod is gone"
-        world.lingering.clear()
-        await world.phase("Suspended")
-        await world.is_condition("1", "QuotaReserved", "False")
-        await world.is_condition("1", "Requeued", "True")
-        await world.is_condition("1", "PodsReady", "False")
-        assert not world.workloads()["1"]["status"].get("admission")
-        await world.admit()
-        await world.running()
-        assert world.job().attempt.number == 1
-
-
-async def test_a_scale_out_waits_for_a_larger_workload_which_takes_the_place_of_the_first():
-    async with Queued() as world:
-        world.join(workers=1)
-        await world.admit()
-        await world.running()
-        world.apply(SCALEOUTS, a_scale_out(1))
-        await world.shows("Pending", "WaitsForQuota", SCALEOUTS, "out")
-        larger = await world.workload("2")
-        assert counts(larger) == {"launcher": 1, "worker": 2}
-        assert larger["metadata"]["annotations"][REPLACES] == f"{NAMESPACE}/{larger['metadata']['name'][:-1]}1"
-        await world.admit("2")
-        await world.answer("1", "Finished", reason="WorkloadSliceReplaced")
-        await world.phase("ScaleSucceeded", SCALEOUTS, "out")
-        await world.until(lambda: list(world.workloads()) == ["2"])
-        assert world.job().attempt.number == 0
 
 
 async def test_a_job_that_goes_by_capacity_begins_with_quota_for_its_minimum_and_asks_for_the_rest():
@@ -270,22 +229,6 @@ async def test_kueue_that_is_away_for_an_hour_disturbs_no_job_and_finds_all_that
         world.store.admit(WORKLOADS, lambda before, after: None)
         await world.is_condition("1", "Finished", "True")
         await world.until(lambda: len(world.store.find(WORKLOADS, NAMESPACE)) == 2, "a Workload of the late job")
-
-
-async def test_a_job_that_is_edited_after_its_admission_asks_anew():
-    async with Queued() as world:
-        world.join()
-        await world.workload()
-        (resource,) = world.store.find(TRAININGJOBS, NAMESPACE)
-        await world.answer("1", "QuotaReserved", admission={"podSetAssignments": []})
-        await world.quiet(1.0)
-        worker = copy.deepcopy(resource.manifest["spec"]["etReplicaSpecs"]["worker"])
-        worker["template"]["spec"]["containers"][0]["image"] = "another"
-        world.store.patch(TRAININGJOBS, NAMESPACE, "resnet", {"spec": {"etReplicaSpecs": {"worker": worker}}})
-        await world.until(lambda: list(world.workloads()) == ["2"])
-        assert "another" in str(world.workloads()["2"]["spec"])
-        await world.admit("2")
-        await world.running()
 
 
 def test_muster_queues_training_jobs_alone():
