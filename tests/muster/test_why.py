@@ -81,7 +81,6 @@ from tests.kit.builders import (
     workers,
 )
 from tests.kit.histories import KEY, stored
-from tests.kit.loop import Loop
 from tests.kit.world import NAMESPACE, World, a_scale_in, a_scale_out, a_training_job
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 
@@ -528,21 +527,6 @@ def test_json_names_each_event_once_with_its_cause():
     assert lines[0]["type"] == "JobRunning"
     assert lines[-1]["cause"] is None
     assert all(line["cause"] in sequences for line in lines[:-1])
-
-
-@pytest.mark.parametrize("seed", range(15))
-def test_whatever_happens_every_decision_has_an_earlier_cause_or_says_that_there_is_none(seed: int):
-    loop = Loop(seed, a_spec(3, least=2, most=6, restart="OnFailure", of_workers="Always"))
-    for kind in ("ScaleOut", "ScaleIn"):
-        loop.request(kind, count=1)
-    loop.run(lambda loop: loop.job.over or len(loop.events) > 150)
-    causes = causes_of(*loop.events)
-    lives = [link for life in causes.lives.values() for link in life]
-    for head in filter(None, (causes.phase, causes.newest.get("HostsPublished"), causes.sized, *lives)):
-        for link in head.chain():
-            assert link.cause is None or link.cause.sequence < link.sequence
-            assert link.cause or link.unknown or link.author == "watcher" or link.type == "EffectRefused", link
-            assert UNRECORDED not in link.unknown, link
 
 
 async def a_life(world: World) -> Uid:

@@ -5,12 +5,10 @@ from typing import Any
 
 from shared.cluster.kinds import PODS
 from shared.frameworks.pytorchjob import PYTORCHJOB
-from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.tfjob import TFJOB
-from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.naming import RESTART
 from tests.frameworks.documents import Document, pytorch_job, tf_job
-from tests.kit.world import NAMESPACE, World, a_scale_in, a_scale_out
+from tests.kit.world import NAMESPACE
 from tests.service.kubeflow import Play, applied
 
 TEN_MINUTES = 600
@@ -19,22 +17,6 @@ ONE_TO_FOUR: Document = {"minReplicas": 1, "maxReplicas": 4}
 
 
 class TestHangingPredecessors:
-    async def test_a_worker_that_left_and_hangs_keeps_its_number_and_is_no_host(self, world: World):
-        await world.trains(workers=2)
-        world.lingering.add(world.pods()["resnet-worker-1"].metadata["uid"])
-        world.apply(SCALEINS, a_scale_in(1))
-        await world.until(lambda: world.hosts() == ["resnet-worker-0"])
-        # Its pod takes as long as it likes: neither this request nor the next one waits for that.
-        await world.phase("ScaleSucceeded", SCALEINS, "in")
-        world.apply(SCALEOUTS, a_scale_out(1))
-        await world.phase("ScaleSucceeded", SCALEOUTS, "out")
-        assert world.hosts() == ["resnet-worker-0", "resnet-worker-2"]
-        await world.pass_seconds(TEN_MINUTES)
-        assert world.hosts() == ["resnet-worker-0", "resnet-worker-2"]
-        world.lingering.clear()
-        await world.until(lambda: "resnet-worker-1" not in world.pods())
-        assert world.status(TRAININGJOBS, "resnet")["phase"] == "Running"
-
     async def test_a_replica_that_is_deleted_and_hangs_comes_back_once_it_is_gone(self):
         async with Play(TFJOB) as world:
             world.play(applied(tf_job(Chief=1, Worker=1), restart="OnFailure"))
@@ -110,20 +92,6 @@ def workers(world: Play) -> list[str]:
 
 
 class TestContradictoryWishes:
-    async def test_a_pause_wins_over_a_size_and_the_newest_size_holds_when_it_ends(self):
-        async with Play(PYTORCHJOB) as world:
-            world.play(applied(pytorch_job(policy=ONE_TO_FOUR, Worker=2)))
-            await world.runs(2)
-            # A person, and in the same moment an autoscaler.
-            world.suspend(suspend=True)
-            world.scale(4)
-            await world.comes_to("Suspended")
-            world.scale(3)
-            await world.quiet()
-            assert world.pods() == {}
-            world.suspend(suspend=False)
-            await world.runs(3)
-
     async def test_a_pause_that_no_watcher_saw_leaves_the_pods_as_they_are_and_a_restart_brings_the_new_template(self):
         """Of suspend and resume with another template the watcher sees one change, which says nothing of a pause."""
         async with Play(PYTORCHJOB) as world:

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 from shared.cluster.kinds import NODES
 from shared.job.policies.replacement import STEADY_SECONDS
 from tests.kit.world import TRAININGJOBS, World, a_training_job
@@ -42,17 +40,3 @@ async def test_on_a_spot_node_one_after_the_other_the_job_goes_on_for_ever():
         await world.quiet()
         assert world.status(TRAININGJOBS, "resnet")["workers"] == "2/2"
         assert world.status(TRAININGJOBS, "resnet")["restartCount"] == 0
-
-
-@pytest.mark.parametrize("author", ["watcher", "scaler", "scheduler"])
-async def test_a_service_that_was_away_meanwhile_owes_the_same(author: str):
-    async with World(drain_seconds=DRAIN) as world:
-        await a_job_on_a_node(world)
-        await world.kill(author)
-        taint(world, OLD)
-        await world.pass_seconds(30)
-        await world.start(author)
-        await world.until(lambda: world.hosts() == ["resnet-worker-2", "resnet-worker-3"], "others take their places")
-        await world.until(lambda: world.count("WorkersReleased") == 1, "they are released")
-        await world.quiet()
-        assert world.count("WorkersReleased") == 1
