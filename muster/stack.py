@@ -175,13 +175,13 @@ class Stack:
 
     async def _start_services(self) -> None:
         for name in SERVICES:
-            self._start_service(name, name, self.environment(name))
+            self._start_service(f"services.{name}", name, self.environment(name))
 
-    def _start_service(self, name: str, called: str, environment: Mapping[str, str]) -> None:
-        """Start a process of this service under the name `called`."""
+    def _start_service(self, module: str, called: str, environment: Mapping[str, str]) -> None:
+        """Start a process of this module under the name `called`."""
         self.services[called] = Child(
             "the status service" if called == "status" else f"the {called}",
-            [sys.executable, "-m", f"services.{name}"],
+            [sys.executable, "-m", module],
             self.data / f"{called}.log",
             {**environment, **self._settings},
         )

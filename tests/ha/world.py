@@ -98,7 +98,7 @@ class Pairs(Stack):
         write_kubeconfig(kubeconfig, server=self.cluster.url, authority=authority, user=service, token=token)
         replica = Replica(service, name, free_port(), _id(token))
         own = {"KUBECONFIG": str(kubeconfig), "MUSTER_HEALTH_PORT": str(replica.health)}
-        self._start_service(service, name, self.environment(service) | own)
+        self._start_service(f"services.{service}", name, self.environment(service) | own)
         self.replicas.append(replica)
 
     async def probed(self, replica: Replica) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 import pytest_asyncio
 
-from tests.security.resources.attacks import PODS, SUBSCRIBERS, TENANTS, VIEWERS, families
+from tests.security.resources.attacks import PAGES, PODS, SUBSCRIBERS, TENANTS, VIEWERS, families
 from tests.security.resources.rig import Figures, Rig, faults
 
 SECONDS = 3.0
@@ -35,7 +35,7 @@ async def quiet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Quiet
     [
         pytest.param(attacker, marks=pytest.mark.attack(attacker, "memory, connections, queues, the time of others"))
         # Tenants last: their requests stay in the history that viewers ask about.
-        for attacker in (PODS, SUBSCRIBERS, VIEWERS, TENANTS)
+        for attacker in (PODS, SUBSCRIBERS, VIEWERS, PAGES, TENANTS)
     ],
 )
 async def test_an_attack_on_resources_takes_none_from_others(quiet: Quiet, attacker: str):

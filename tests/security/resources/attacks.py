@@ -12,6 +12,7 @@ import resource
 import ssl
 import sys
 import zlib
+from base64 import b64encode
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 from pathlib import Path
@@ -100,11 +101,11 @@ def unverified() -> ssl.SSLContext:
 GET = b"GET /healthz HTTP/1.1\r\nHost: muster\r\n"
 WHOLE = GET + b"\r\n"
 SCHEDULER = ("scheduler",)
-APIS = ("history-api", "audit-api", "progress-api")
+APIS = ("history-api", "audit-api", "progress-api", "page-api")
 
 
 class Http(NamedTuple):
-    """Connections that send `opening`, then so many times `piece`, and stay until `held` seconds are over."""
+    """Connections that send `opening`, in which {n} is a number, then so many times `piece`, and stay so long."""
 
     name: str
     opening: bytes | Callable[[], bytes] = GET
@@ -132,7 +133,7 @@ class Http(NamedTuple):
             source = f"127.0.1.{2 + number % self.addresses}"
             reader, writer = await asyncio.open_connection(HOST, port, ssl=tls, local_addr=(source, 0), limit=CHUNK)
             try:
-                writer.write(shown)
+                writer.write(shown.replace(b"{n}", b"%d" % number))
                 for _ in range(self.times):
                     writer.write(self.piece)
                     await writer.drain()
@@ -326,10 +327,18 @@ def _question(user: str, path: str) -> bytes:
     return f"GET {path} HTTP/1.1\r\nHost: api\r\nAuthorization: ${user}\r\nConnection: close\r\n\r\n".encode()
 
 
+def _viewed(path: str, namespace: str = "-") -> bytes:
+    """A question for the page."""
+    return _question("viewer-a", f"/{namespace}/{path}")
+
+
+SEEN = f"api/jobs/{THEIRS}/trainingjob/{JOB}"
+BASIC = b"Basic " + b64encode(b"a:" + b"x" * 30_000)
 HISTORIES = f"/apis/history.muster.dev/{HISTORY_VERSION}/namespaces/{THEIRS}/jobhistories"
 HISTORY = f"{HISTORIES}/trainingjob.{JOB}"
 PODS, SUBSCRIBERS = "a pod without credentials", "a subscriber of one namespace"
 TENANTS, VIEWERS = "a tenant with jobs and requests", "a viewer of the history API"
+PAGES = "a viewer of the page"
 HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
 """The beginning of a TLS handshake."""
 LARGE = b"\x16\x03\x01\x40\x00"
@@ -388,7 +397,7 @@ def families() -> dict[str, Family]:
                 Http("HTTP where TLS is", WHOLE, to=APIS, held=0.5),
                 Http("heads without a token", WHOLE, to=APIS, tls=True, reads=True),
                 Http("handshakes from 50 addresses", b"", to=APIS, tls=True, connections=700, addresses=50),
-                Http("reports with no job's token", REPORT, b"x" * 2**12, 2, to=APIS[2:], tls=True, addresses=50),
+                Http("reports with no job's token", REPORT, b"x" * 2**12, 2, to=APIS[2:3], tls=True, addresses=50),
                 Http("a large record", LARGE, b"\x01" * 16_384, to=APIS, times=50),
                 Http("large records from 50 addresses", LARGE, b"\x01" * 16_384, 50, to=APIS, addresses=50),
                 Http("heads in TLS from 50 addresses", piece=LINE, times=100, to=APIS, tls=True, addresses=50),
@@ -608,6 +617,31 @@ def families() -> dict[str, Family]:
                     ("questions about nothing", "viewer-a", f"{HISTORIES}/trainingjob.nothing/why", 250, True, 30.0),
                     ("discovery", "viewer-a", f"/apis/history.muster.dev/{HISTORY_VERSION}", 100, True, 30.0),
                     ("questions past the API server", "viewer-a", HISTORY, 250, True, 30.0),
+                )
+            ),
+        ),
+        "page": Family(
+            PAGES,
+            "the memory of the page, and the turn of other viewers",
+            tuple(
+                Http(name, opening, *pieces, to=("page-api",), tls=True, connections=number, reads=reads, held=held)
+                for name, opening, pieces, number, reads, held in (
+                    ("streams of all jobs that nobody reads", _viewed("api/jobs"), (), 250, False, 60.0),
+                    ("streams of all jobs, read", _viewed("api/jobs"), (), 250, True, 60.0),
+                    ("a stream for each of many namespaces", _viewed("api/jobs", "team-{n}"), (), 250, True, 60.0),
+                    ("streams of a job that nobody reads", _viewed(f"{SEEN}/news"), (), 250, False, 60.0),
+                    ("streams of jobs that are not there", _viewed(f"{SEEN}-{{n}}/news"), (), 250, True, 60.0),
+                    ("tabs that are closed at once", _viewed("api/jobs"), (), 250, True, 0.05),
+                    ("events that nobody reads", _viewed(f"{SEEN}/events"), (), 250, False, 60.0),
+                    ("drawings", _viewed(SEEN), (), 250, True, 30.0),
+                    ("moments of a job", _viewed(f"{SEEN}/at/1"), (), 250, True, 30.0),
+                    ("tables without scripts", _viewed(""), (), 250, True, 30.0),
+                    ("answers that are never closed", _viewed("static/draw.js"), (), 400, False, 60.0),
+                    ("tokens of nobody", _viewed("").replace(b"$viewer-a", b"Bearer x{n}"), (), 400, True, 5.0),
+                    ("passwords of 30 KB", _viewed("").replace(b"$viewer-a", BASIC), (), 250, True, 5.0),
+                    ("heads without an end", _viewed("")[:-2], (LINE, 100), 250, False, 60.0),
+                    ("headers of two bytes", _viewed("")[:-2], (b"a: b\r\n" * 1_000, 20), 250, False, 60.0),
+                    ("pipelines", _viewed("fleet") * 200, (_viewed("fleet") * 200, 50), 100, False, 60.0),
                 )
             ),
         ),

@@ -19,11 +19,13 @@ from typing import Any, NamedTuple
 
 import aiohttp
 import msgspec
+import yaml
 
 from devcluster.certificates import make_server
 from devcluster.child import Child
 from devcluster.cluster import Devcluster, DevelopmentCluster
 from muster import permissions
+from muster.page.viewers import PAGE
 from muster.stack import SERVICES, Stack
 from shared.eventlog.account import ADMIN, AUDIT, HISTORY, LOG_API, Copy
 from shared.eventlog.server import CopiesServer
@@ -37,7 +39,8 @@ from tests.kit.nats import a_decision, connected
 from tests.security.resources.attacks import APIS, JOB, OURS, STARTED, THEIRS, Target
 from tests.security.resources.attacks import HISTORY as THEIR_HISTORY
 
-VIEWERS = ("viewer-a", "viewer-b")
+VIEWERS = ("viewer-a", "system:viewer-b")
+"""The accounts of a namespace share what a viewer may take: the other one is of none."""
 NATS = "nats"
 _ALL = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -51,7 +54,7 @@ QUESTION = f"{THEIR_HISTORY.replace(f'/{THEIRS}/', f'/{OURS}/')}/why"
 COPY_BYTES = 50_000_000
 MOST_OF_COPIES = 1024.0
 """MiB: the limit of the copies' server in the chart, at which a kubelet's kernel kills it."""
-EVENTS, EVENT_BYTES = 2_000, 2_000
+JOBS, EVENTS, EVENT_BYTES = 1_000, 2_000, 2_000
 """What the attacker's namespace has in the log from the start, for those who ask for everything."""
 
 MOST_GROWTH, MOST_MEBIBYTES, MOST_GROWTH_OF_NATS, MOST_DELAY = 1.5, 512.0, 2.0, 2.0
@@ -75,7 +78,8 @@ class Figures(NamedTuple):
     """Seconds until the other tenant's slowest job had a pod, from when a bare watch told of it: what the API server
     takes is no wall of ours."""
     question: float
-    """Seconds until the other viewer's slowest question was answered, on a connection of its own from the front proxy:
+    """Seconds until the page and then the history service answered the other viewer's slowest question, the latter on
+    a connection of its own from the front proxy:
     the embedded API server is a single process, which attackers of it keep busy, and no wall of ours."""
 
     def worst(self, other: "Figures") -> "Figures":
@@ -113,7 +117,7 @@ def faults(quiet: Figures, attacked: Figures) -> list[str]:
 
 
 class Rig(Stack):
-    """`async with Rig(folder) as rig`: six services, the log's server, and an API server, each a process."""
+    """`async with Rig(folder) as rig`: six services, the page, the log's server, and an API server, each a process."""
 
     cluster: DevelopmentCluster
 
@@ -125,7 +129,7 @@ class Rig(Stack):
         ) -> DevelopmentCluster:
             return kind(folder, (*users, HISTORY, *VIEWERS), images, nodes=0, audit=audit)
 
-        self.ports = {name: free_port() for name in (*SERVICES, HISTORY, AUDIT, *APIS)}
+        self.ports = {name: free_port() for name in (*SERVICES, HISTORY, AUDIT, PAGE, *APIS)}
         self._certificates, url = data / "certificates", f"https://localhost:{self.ports['progress-api']}"
         of_progress = {"URL": url, "PORT": str(self.ports["progress-api"]), "CA": str(self._certificates / "ca.crt")}
         of_progress |= self._certificate()
@@ -139,7 +143,7 @@ class Rig(Stack):
         await set_up(self.nats.url, user=ADMIN, password=password, subscribers={self.copy: COPY_BYTES})
         async with connected(self.nats, "scheduler") as log:
             body = b'{"x":"%s"}' % (b"x" * EVENT_BYTES)
-            last = {f"job-{number}": 0 for number in range(20)}
+            last = {f"job-{number}": 0 for number in range(JOBS)}
             for _ in range(0, EVENTS, len(last)):
                 entries = (
                     log.append(a_decision(THEIRS, sequence, job=job, body=body), expect=sequence)
@@ -151,7 +155,7 @@ class Rig(Stack):
         await super()._start_services()
         await self._start_apis()
         self._admin = await self._stack.enter_async_context(self.cluster.session())
-        self._viewer = await self._stack.enter_async_context(self.cluster.session("viewer-b"))
+        self._viewer = await self._stack.enter_async_context(self.cluster.session(VIEWERS[1]))
         self._probes = await self._stack.enter_async_context(aiohttp.ClientSession())
         for name in (THEIRS, OURS):
             await self._post("/api/v1/namespaces", {"metadata": {"name": name}})
@@ -160,13 +164,13 @@ class Rig(Stack):
         self.target = self.data / "target.json"
         self.target.write_bytes(msgspec.json.encode(self._told()))
 
-    def _start_service(self, name: str, called: str, environment: Mapping[str, str]) -> None:
-        super()._start_service(name, called, {**environment, "MUSTER_HEALTH_PORT": str(self.ports[name])})
+    def _start_service(self, module: str, called: str, environment: Mapping[str, str]) -> None:
+        super()._start_service(module, called, {**environment, "MUSTER_HEALTH_PORT": str(self.ports[called])})
 
     async def _start_apis(self) -> None:
         site = Site(self.cluster, self.nats, self.data)
         site.port = self.ports["history-api"]
-        self._start_service(HISTORY, HISTORY, site.environment())
+        self._start_service(f"services.{HISTORY}", HISTORY, site.environment())
         token = self._certificates / "token"
         token.write_text(secrets.token_hex(16))
         audit = {
@@ -177,7 +181,17 @@ class Rig(Stack):
             "MUSTER_AUDIT_TOKEN_FILE": str(token),
             **{f"MUSTER_AUDIT_{name}": file for name, file in self._certificate().items()},
         }
-        self._start_service(AUDIT, AUDIT, audit)
+        self._start_service(f"services.{AUDIT}", AUDIT, audit)
+        # Each viewer has a token: the page has no credentials.
+        place = yaml.safe_load(self.cluster.kubeconfig("admin").read_text())
+        place["users"][0]["user"] = {}
+        (kubeconfig := self.data / "kubeconfig-page").write_text(yaml.safe_dump(place))
+        page = {
+            "KUBECONFIG": str(kubeconfig),
+            "MUSTER_PAGE_PORT": str(self.ports["page-api"]),
+            **{f"MUSTER_PAGE_{name}": file for name, file in self._certificate().items()},
+        }
+        self._start_service("muster.page.viewers", PAGE, page)
         await site.apply(*permissions.history_rights(HOME), _ALL, *the_api(site.authority, site.port))
         self._front_proxy = ssl.create_default_context(cadata=site.authority.decode())
         [certificate] = self.data.glob("cluster/**/front-proxy.crt")
@@ -263,8 +277,14 @@ class Rig(Stack):
         return 2 * own
 
     async def _answered(self) -> bool:
+        page = f"https://localhost:{self.ports['page-api']}/-/api/jobs/{OURS}/trainingjob/{JOB}"
+        token = {"Authorization": f"Bearer {self.cluster._tokens[VIEWERS[1]]}"}
+        async with self._probes.get(page, ssl=False, headers=token) as answer:
+            await answer.read()
+            if answer.status != 200:
+                return False
         url = f"https://localhost:{self.ports['history-api']}{QUESTION}"
-        who = {"X-Remote-User": "viewer-b", "Connection": "close"}
+        who = {"X-Remote-User": VIEWERS[1], "Connection": "close"}
         async with self._probes.get(
             url, ssl=self._front_proxy, server_hostname=f"{NAME}.{HOME}.svc", headers=who
         ) as answer:
