@@ -184,6 +184,21 @@ def texts(source: Source, options: Options, kinds: Kinds, tell: Tell | None = No
     return _rendered(_by_log(source, options, kinds, tell or ignore_trouble), options)
 
 
+async def followed(source: Source, namespace: str, kinds: Kinds, tell: Tell) -> AsyncGenerator[Shown, None]:
+    """The jobs of a namespace, or of all without one, those that are gone as well; then each that changes."""
+    options, found = Options(namespace, gone=True), _Found([], 0, "")
+    if isinstance(source, KubeCluster):
+        for part in (_listed(source, options, found), _changes(source, options, found)):
+            async with aclosing(part) as jobs:
+                async for one in jobs:
+                    yield one
+        return
+    async with aclosing(_by_log(source, options, kinds, tell)) as batches:
+        async for batch in batches:
+            for one in batch:
+                yield one
+
+
 async def _rendered(found: AsyncGenerator[Sequence[Shown], None], options: Options) -> AsyncGenerator[str, None]:
     """What is told of the jobs that were found first, and with a watch of each that changed later."""
     selection = Selection(Question(labels=options.selector))
@@ -242,15 +257,24 @@ async def _found(cluster: KubeCluster, options: Options) -> "_Found":
     if options.asked:
         item = msgspec.json.decode(await ask(cluster, Question(options.namespace, options.asked.word)), type=_Item)
         return _Found([item.job], item.job.sequence, item.metadata.name)
-    found, version, go_on = list[Shown](), "", ""
+    found = _Found([], 0, "")
+    async with aclosing(_listed(cluster, options, found)) as jobs:
+        found.shown += [one async for one in jobs]
+    return found
+
+
+async def _listed(cluster: KubeCluster, options: Options, found: "_Found") -> AsyncGenerator[Shown, None]:
+    """Each job of a list; `found` gets its version, after which a watch goes on."""
+    version, go_on = "", ""
     chosen = ",".join(filter(None, ("" if options.gone else f"{GONE}=false", options.selector)))
     while go_on or not version:
         question = Question(options.namespace, every=True, labels=chosen, limit=PAGE, go_on=go_on)
         items = msgspec.json.decode(await ask(cluster, question), type=_Items)
-        found += [item.job for item in items.items]
         # A watch goes on after the first page.
         version, go_on = version or items.metadata.resource_version, items.metadata.go_on
-    return _Found(found, int(version), "")
+        found.version = int(version)
+        for item in items.items:
+            yield item.job
 
 
 async def _by_log(log: EventLog, options: Options, kinds: Kinds, tell: Tell) -> AsyncGenerator[Sequence[Shown], None]:

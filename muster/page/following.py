@@ -2,23 +2,23 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Iterator, MutableMapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
 from itertools import takewhile
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 
 from muster.asking import Source, patiently
 from muster.following import Tell
-from muster.get import Options, texts
+from muster.get import followed
 from muster.history import job_events
 from muster.page.drawing import Drawing, drawn
-from muster.terminal import Output
 from shared.errors import Refused, Trouble
 from shared.eventlog import Stored
-from shared.flow import Turns
+from shared.flow import Shares, Turns
 from shared.frameworks.kinds import Kinds
 from shared.runtime.appends import stamp
 from shared.telling.shown import Shown
@@ -28,6 +28,10 @@ MOST_OPEN = 16
 """The most jobs that `muster ui` follows at a time: each holds the events of a job, and a stream of the server."""
 ANSWERS, OF_ONE = 16, 2
 """Answers about jobs on their way, in all and of one person: each holds as much as its job has events."""
+ROWS = 2_000_000
+"""Rows of all tables, of which one person has half at the most: 120 bytes each, beside the jobs that tables share."""
+NO_STATUS: dict[str, Any] = {}
+"""Of each row: a list has no use for statuses, which are most of the bytes."""
 IDLE_SECONDS = 120.0
 """Seconds between two looks for what nobody reads."""
 PAUSE_SECONDS = 0.25
@@ -52,12 +56,9 @@ class Readable:
         self.kinds: Kinds = known_kinds()
         self._source = source
 
-    async def jobs(self, namespace: str, trouble: Tell) -> AsyncGenerator[Shown, None]:
-        """The jobs of a namespace, or of all without one, those that are gone as well; then each change of one."""
-        options = Options(namespace, output=Output.json, gone=True, watch=True)
-        async with aclosing(texts(self._source, options, self.kinds, trouble)) as found:
-            async for text in found:
-                yield msgspec.json.decode(text, type=Shown)
+    def jobs(self, namespace: str, trouble: Tell) -> AsyncGenerator[Shown, None]:
+        """The jobs of a namespace, or of all without one, those that are gone as well; then each that changes."""
+        return followed(self._source, namespace, self.kinds, trouble)
 
     def events(self, asked: Asked, namespace: str, uid: str, trouble: Tell) -> AsyncGenerator[Sequence[Stored], None]:
         """The events of a job until now, then later ones."""
@@ -107,8 +108,10 @@ class News:
 class Table:
     """The jobs that the person may see."""
 
-    def __init__(self) -> None:
+    def __init__(self, told: MutableMapping[str, Shown], room: Shares, person: str) -> None:
+        """`told` has the rows of all tables, which share those that are the same; `room` counts them."""
         self.news = News()
+        self._told, self._room, self._person = told, room, person
         self.rows: dict[str, tuple[int, Shown]] = {}
         """By uid, with the version at which it changed, the newest last."""
 
@@ -125,17 +128,31 @@ class Table:
                     self.note(shown)
         except Trouble as trouble:
             # Who lost the right to see the jobs finds none of them here.
-            self.rows.clear()
+            self.clear()
             self.news.told(str(trouble))
         finally:
             self.news.end()
 
     def note(self, shown: Shown) -> None:
-        self.rows.pop(shown.uid, None)
-        # A list has no use for statuses, which are most of the bytes.
-        self.rows[shown.uid] = self.news.version + 1, msgspec.structs.replace(shown, status={})
-        self.news.trouble = ""
+        """Keep the job as it is now.  Raises `Refused` if all tables have as many rows as they may."""
+        self.news.told("")
+        row = msgspec.structs.replace(shown, status=NO_STATUS)
+        if (known := self._told.get(row.uid)) == row:
+            row = known
+        else:
+            self._told[row.uid] = row
+        _, before = self.rows.get(row.uid, (0, None))
+        if before == row:
+            return
+        if before is None and not self._room.take(self._person):
+            raise Refused("too many jobs for this page: open the page of a single namespace", reason="TooManyRequests")
+        self.rows.pop(row.uid, None)
+        self.rows[row.uid] = self.news.version + 1, row
         self.news.changed()
+
+    def clear(self) -> None:
+        self._room.give(self._person, amount=len(self.rows))
+        self.rows.clear()
 
 
 class Followed:
@@ -320,6 +337,7 @@ class Bounds:
             jobs, f"{jobs.of_one} jobs are open: close a tab of another one"
         )
         self.answers = Turns(ANSWERS, of_namespace=OF_ONE)
+        self.rows, self.told = Shares(ROWS), WeakValueDictionary[str, Shown]()
 
 
 class View:
@@ -327,7 +345,7 @@ class View:
 
     def __init__(self, source: Readable, namespace: str, bounds: Bounds, person: str = "") -> None:
         self.source = source
-        self.table = Table()
+        self.table = Table(bounds.told, bounds.rows, person)
         self.readers = 0
         self._bounds, self._person = bounds, person
         self._following = asyncio.create_task(self.table.follow(lambda: source.jobs(namespace, self.table.news.told)))
@@ -359,5 +377,6 @@ class View:
     async def close(self) -> None:
         for task in (self._following, self._resting):
             await end(task)
+        self.table.clear()
         await self._bounds.jobs.close(self._has)
         await self.source.end()

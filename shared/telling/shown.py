@@ -111,7 +111,7 @@ def _wanted(job: Job) -> int:
     return len(slots) + max(lost, 0)
 
 
-class Shown(msgspec.Struct, frozen=True, rename="camel"):
+class Shown(msgspec.Struct, frozen=True, rename="camel", weakref=True):
     """The output about one job; `-o json` and `-o yaml` have these fields."""
 
     namespace: str

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import aiohttp
 import msgspec
@@ -16,14 +17,16 @@ import pytest_asyncio
 
 from muster.following import Tell
 from muster.page import following, server, viewers
-from muster.page.following import Kept, Places, View
+from muster.page.following import Kept, Places, Table, View
 from muster.page.server import running
 from muster.page.viewers import HTTPS, REQUESTS_OF_ONE, Tokens, let_in, once, token_of
 from shared.errors import Refused
 from shared.eventlog import Stored
+from shared.flow import Shares
 from shared.job.events.status import JobFailed
 from shared.process import serving
 from shared.process.serving import Certificate, listening, meanwhile
+from shared.telling.shown import Shown
 from shared.telling.targets import Asked
 from tests.kit.builders import a_running_job
 from tests.page.conftest import Memory
@@ -322,14 +325,32 @@ async def test_a_stream_of_many_jobs_that_nobody_reads_holds_little(site: Site, 
         held = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert held < 5 * 2**20
-        changed = msgspec.structs.replace(row, uid="uid-0")
-        view.table.note(changed)
+        view.table.note(msgspec.structs.replace(row, uid="uid-0", note="changed"))
         uids = list[str]()
         while uids[-1:] != ["uid-0"]:
             rows = (await told(stream))["rows"]
             assert len(rows) <= server.ROWS_AT_ONCE
             uids += [each["uid"] for each in rows]
     assert {*uids} == {*view.table.rows}
+
+
+async def test_tables_share_rows_that_are_the_same_and_all_of_them_have_so_many():
+    memory, told, room = Memory(), WeakValueDictionary[str, Shown](), Shares(4)
+    for name in ("resnet", "vgg"):
+        memory.add(name, *a_running_job(2))
+    resnet, vgg = memory.rows.values()
+    alice, bob = (Table(told, room, person) for person in ("alice", "bob"))
+    for table in (alice, bob, bob):
+        table.note(resnet)
+    assert alice.rows == bob.rows
+    assert alice.rows[resnet.uid][1] is bob.rows[resnet.uid][1]
+    with pytest.raises(Refused, match="single namespace"):
+        alice.note(vgg)
+    bob.clear()
+    alice.note(vgg)
+    assert {*told} == {resnet.uid, vgg.uid}
+    alice.clear()
+    assert not told
 
 
 async def test_the_port_has_a_budget(site: Site, browser: aiohttp.ClientSession):

@@ -1,4 +1,4 @@
-// The views of `muster ui`: jobs, one job, fleet.  Each is an address of its own, and what one looks at is in it.
+// The views of the page: jobs, one job, fleet.  Each is an address of its own, and what one looks at is in it.
 
 import { el, JobView, Rows } from "./draw.js";
 
@@ -21,7 +21,7 @@ function follow(address, told) {
   let refused;
   stream.onmessage = ({ data }) => { const news = JSON.parse(data); refused = news.trouble; told(news); };
   stream.onerror = () => {
-    told({ trouble: refused || "`muster ui` does not answer; what follows is what was known" });
+    told({ trouble: refused || "this page's server does not answer, or refuses; what follows is what was known" });
     if (stream.readyState === EventSource.CLOSED) setTimeout(() => follow(address, told), 2000);
   };
 }
