@@ -1,16 +1,24 @@
-"""What only a real kubelet can show: volumes that change, exits, endings, logs and exec, and its own absence."""
+"""What only a real kubelet can show: volumes, exits, endings, restarts, keys, logs and exec, and its own absence."""
 
 import asyncio
 import datetime
 import json
+import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from services.scheduler.keypair import make_key_pair
 from shared.cluster import MOST_OUTPUT, Execution
 from shared.cluster.kinds import PODS
 from shared.errors import Refused, Transient
+from shared.frameworks.attaching import SSH_SETTINGS
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
-from shared.frameworks.training_job import TRAININGJOBS
+from shared.frameworks.tfjob import TFJOB
+from shared.frameworks.training_job import SSH_KEYS, TRAININGJOBS
+from shared.job.naming import RESTART_IN_PLACE
+from shared.job.policies.replacement import MOST_IN_PLACE
 from tests.kit.operator import SHELL, Operator, a_job, a_request
 
 pytestmark = [pytest.mark.node, pytest.mark.asyncio(loop_scope="module")]
@@ -163,3 +171,140 @@ def _is(subject: str, job: str, kind: str) -> bool:
 
 def _time(text: str) -> datetime.datetime:
     return datetime.datetime.fromisoformat(text)
+
+
+# Containers that begin again in their pods.
+
+SIGNALLED_AFTER = 0.5
+"""Seconds from `signal` to the end of the container."""
+
+FAILS_WHEN_TOLD = {
+    "name": "tensorflow",
+    "image": SHELL,
+    "command": ["sh", "-c", "date +%s.%N; trap 'exit 5' USR1; trap 'exit 0' TERM; while :; do sleep 0.05; done"],
+}
+
+
+def a_tf_job(name: str, annotations: dict[str, str]) -> dict[str, Any]:
+    replica = {"replicas": 2, "restartPolicy": "OnFailure", "template": {"spec": {"containers": [FAILS_WHEN_TOLD]}}}
+    return {
+        "apiVersion": TFJOB.resource.api_version,
+        "kind": "TFJob",
+        "metadata": {"name": name, "namespace": "default", "annotations": annotations},
+        "spec": {"runPolicy": {"cleanPodPolicy": "All"}, "tfReplicaSpecs": {"Worker": replica}},
+    }
+
+
+async def begun(operator: Operator, job: str, after: float) -> float:
+    """When the container of worker 1 began, by its own clock, after this time."""
+    at = 0.0
+
+    async def there() -> bool:
+        nonlocal at
+        status = await operator.status(TFJOB.resource, job)
+        active = ((status.get("replicaStatuses") or {}).get("Worker") or {}).get("active")
+        try:
+            said = (await operator.kubectl("logs", f"{job}-worker-1")).split()
+        except AssertionError:
+            return False
+        at = float(said[0]) if said and active == 2 else 0.0
+        return at > after
+
+    await operator.until(there, lambda: f"{job} does not train again")
+    return at
+
+
+async def fails(operator: Operator, job: str) -> float:
+    """Worker 1 fails when it is told to; the seconds until its container runs again."""
+    told = time.time() + SIGNALLED_AFTER
+    await operator.signal(f"{job}-worker-1", "tensorflow")
+    return await begun(operator, job, told) - told
+
+
+async def uid(operator: Operator, job: str) -> str:
+    return await operator.kubectl("get", "pod", f"{job}-worker-1", "-o", "jsonpath={.metadata.uid}")
+
+
+async def test_a_failed_container_begins_again_in_its_pod_and_not_for_ever(operator: Operator) -> None:
+    await operator.apply(a_tf_job("again", {RESTART_IN_PLACE: "true"}), a_tf_job("anew", {}))
+    for name in ("again", "anew"):
+        await begun(operator, name, 0.0)
+    first, other = await uid(operator, "again"), await uid(operator, "anew")
+    anew = await fails(operator, "anew")
+    assert await uid(operator, "anew") != other
+    again = await fails(operator, "again")
+    assert await uid(operator, "again") == first
+    print(f"from the failure to the next start: {again:.1f} s in place, {anew:.1f} s in a new pod")
+    assert again < anew
+    for _ in range(MOST_IN_PLACE - 1):
+        await fails(operator, "again")
+    await operator.until(lambda: uid_differs(operator, first))
+    assert "new pods keep off " in await operator.muster("why", "tfjob/again")
+    job = await operator.job("again")
+    assert job.attempt.replaced == MOST_IN_PLACE
+    await operator.kubectl("delete", "tfjob", "again", "anew", "--wait=false")
+
+
+async def uid_differs(operator: Operator, first: str) -> bool:
+    try:
+        return await uid(operator, "again") != first
+    except AssertionError:
+        return False
+
+
+# Keys of ssh, with the settings of its package.
+
+FILES = ["authorized_keys", "config", "id_rsa", "id_rsa.pub", "known_hosts"]
+
+# On standard error, and so in the pod's log, it says what it takes and what it refuses.
+SSHD = {
+    "name": "main",
+    "image": SHELL,
+    "command": ["sh", "-c", "mkdir -p /run/sshd && exec /usr/sbin/sshd -D -e"],
+    "readinessProbe": {"tcpSocket": {"port": 22}, "periodSeconds": 1},
+}
+
+LOOKS_AND_TRIES = (
+    "stat -L -c '%n %a %U' /root/.ssh /root/.ssh/*; "
+    "for worker in $(cut -d: -f1 /etc/edl/hostfile); do ssh -o BatchMode=yes $worker hostname; done"
+)
+
+
+def mounting(secret: str, container: dict[str, Any]) -> dict[str, Any]:
+    """A pod's spec with a whole Secret as the folder of the keys."""
+    mount = {"name": "keys", "mountPath": "/root/.ssh"}
+    items = [{"key": name, "path": name} for name in ("id_rsa", "id_rsa.pub", "config")]
+    items.append({"key": "id_rsa.pub", "path": "authorized_keys"})
+    volume = {"name": "keys", "secret": {"secretName": secret, "defaultMode": 0o600, "items": items}}
+    return {"containers": [container | {"volumeMounts": [mount]}], "volumes": [volume]}
+
+
+async def test_the_launcher_reaches_its_workers_with_the_keys_as_they_are_mounted(operator: Operator):
+    await operator.apply(a_job("reach", LOOKS_AND_TRIES, worker=SSHD))
+    await operator.phase("Succeeded", TRAININGJOBS, "reach")
+    said = (await operator.kubectl("logs", "reach-launcher")).splitlines()
+    assert said == [
+        "/root/.ssh 755 root",
+        *(f"/root/.ssh/{name} 600 root" for name in FILES),
+        "reach-worker-0",
+        "reach-worker-1",
+    ]
+    await operator.kubectl("delete", "trainingjob", "reach", "--wait=false")
+
+
+async def test_a_secret_mounted_as_the_folder_would_be_refused(operator: Operator, tmp_path: Path):
+    """Why the keys are mounted file by file; where the user mounts the folder, that is how it is."""
+    pair = make_key_pair("folder")
+    (tmp_path / "id_rsa").write_bytes(pair.private)
+    (tmp_path / "id_rsa.pub").write_bytes(pair.public)
+    (tmp_path / "config").write_text(SSH_SETTINGS)
+    await operator.kubectl("create", "secret", "generic", "of-folder", f"--from-file={tmp_path}")
+    job = a_job("folder", LOOKS_AND_TRIES, workers=1, cleanPodPolicy="None")
+    job["metadata"]["annotations"] = {SSH_KEYS: "of-folder"}
+    job["spec"]["etReplicaSpecs"]["worker"]["template"]["spec"] = mounting("of-folder", SSHD)
+    await operator.apply(job)
+    await operator.phase("Failed", TRAININGJOBS, "folder")
+    assert "Permission denied (publickey" in await operator.kubectl("logs", "folder-launcher")
+    refused = "Authentication refused: bad ownership or modes for directory /root/.ssh"
+    assert refused in await operator.kubectl("logs", "folder-worker-0")
+    await operator.kubectl("delete", "trainingjob", "folder", "--wait=false")
