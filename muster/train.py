@@ -33,18 +33,20 @@ _RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "HOROVOD_RANK
 
 
 class _Sender:
-    """Sends the newest report, one at a time."""
+    """Sends the newest report, and before the first one that the program begins."""
 
     def __init__(self) -> None:
-        self._waiting: bytes | None = None
+        self._waiting: list[bytes] = []
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._urgent = False
         self._busy = False
 
-    def give(self, body: bytes, *, urgent: bool) -> None:
+    def give(self, *bodies: bytes, urgent: bool) -> None:
+        """Send these, in the place of the newest one that waits."""
         with self._changed:
-            self._waiting, self._urgent = body, self._urgent or urgent
+            self._waiting[-1:] = bodies
+            self._urgent = self._urgent or urgent
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name="progress", daemon=True)
                 self._thread.start()
@@ -53,21 +55,22 @@ class _Sender:
     def flush(self) -> None:
         """Send what waits, and wait for that."""
         with self._changed:
-            self._urgent = self._waiting is not None
+            self._urgent = bool(self._waiting)
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._waiting is None and not self._busy, timeout=TIMEOUT_SECONDS)
+            self._changed.wait_for(lambda: not (self._waiting or self._busy), timeout=TIMEOUT_SECONDS)
 
     def _run(self) -> None:
         last = -SECONDS
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._waiting is not None)
+                self._changed.wait_for(lambda: self._waiting)
                 self._changed.wait_for(lambda: self._urgent, timeout=max(0.0, last + SECONDS - time.monotonic()))
-                body, self._waiting, self._urgent, self._busy = self._waiting, None, False, True
+                body, self._busy = self._waiting.pop(0), True
+                self._urgent = self._urgent and bool(self._waiting)
             last = time.monotonic()
             # No report is worth a training.
             with suppress(Exception):
-                _send(body or b"")
+                _send(body)
             with self._changed:
                 self._busy = False
                 self._changed.notify_all()
@@ -106,18 +109,17 @@ def report(step: int, total: int | None = None, *, checkpoint: int | None = None
     environment = os.environ.copy()
     if any(environment.get(name, "0") != "0" for name in _RANKS) or not _url():
         return
-    if first := not _began:
-        _began = True
-        atexit.register(_sender.flush)
-        # A new process may be behind an earlier one.
-        _sender.give(_body({"progressPercentage": 0}, {}), urgent=True)
-        _sender.flush()
     said: dict[str, int] = {}
     if total:
         said["progressPercentage"] = max(0, min(100, 100 * step // total))
     more = {"current_step": step, "total_steps": total, "checkpoint_step": checkpoint}
     known = {name: value for name, value in more.items() if value is not None}
-    _sender.give(_body(said, {**known, **metrics}), urgent=first)
+    # A new process may be behind an earlier one.
+    begins = [] if _began else [_body({"progressPercentage": 0}, {})]
+    _sender.give(*begins, _body(said, {**known, **metrics}), urgent=not _began)
+    if not _began:
+        _began = True
+        atexit.register(_sender.flush)
 
 
 def _body(said: dict[str, int], metrics: dict[str, Any]) -> bytes:

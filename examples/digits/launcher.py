@@ -89,10 +89,7 @@ async def steps(options: argparse.Namespace, crew: Crew, watching: asyncio.Task[
             continue
         if commit.step % model.STEPS_PER_EPOCH == 0:
             say(progress_line(commit, model.accuracy(commit.parameters, *test), workers=len(members)))
-            # In a thread, as its first report waits for the answer.
-            await asyncio.to_thread(
-                report, commit.step, options.epochs * model.STEPS_PER_EPOCH, loss=f"{commit.loss:.4f}"
-            )
+            report(commit.step, options.epochs * model.STEPS_PER_EPOCH, loss=f"{commit.loss:.4f}")
         await asyncio.sleep(began + options.epoch_seconds / model.STEPS_PER_EPOCH - time.monotonic())
         progress = time.monotonic()
     return commit

@@ -91,12 +91,16 @@ async def test_a_worker_that_hangs_is_left_out_until_it_answers_again(yard: Yard
     await launcher.line("epoch=.*workers=3")
 
 
-async def test_a_lost_launcher_leaves_idle_workers_that_serve_the_next_one(yard: Yard) -> None:
+@pytest.mark.parametrize(("told", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 128 + signal.SIGTERM)])
+async def test_a_lost_launcher_leaves_idle_workers_that_serve_the_next_one(
+    yard: Yard, told: signal.Signals, code: int
+) -> None:
     workers = await yard.workers(2, 3)
     yard.list_hosts(2, 3)
     first = await yard.launcher("--epochs", "1000")
     await first.line("epoch=2 ")
-    first.send(signal.SIGKILL)
+    first.send(told)
+    assert await first.ended() == code
     await workers[0].line("idle")
     second = await yard.launcher("--epochs", "15")
     assert await second.ended() == 0

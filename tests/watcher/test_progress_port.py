@@ -158,6 +158,26 @@ async def test_a_training_goes_on_where_there_is_no_port(tmp_path: Path):
         assert await asyncio.wait_for(ran.wait(), 10) == 0
 
 
+async def test_a_training_does_not_wait_for_the_answer_to_its_first_report(tmp_path: Path):
+    (tmp_path / "token").write_text(TOKEN)
+    program = "import os\nfrom muster.train import report\nreport(1, 2)\nos._exit(7)\n"
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
+        environment = {
+            "KUBEFLOW_TRAINER_SERVER_URL": f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/",
+            "KUBEFLOW_TRAINER_SERVER_TOKEN": str(tmp_path / "token"),
+            "KUBEFLOW_TRAINER_SERVER_CA_CERT": ssl.get_default_verify_paths().cafile or "",
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+        }
+        ran = await asyncio.create_subprocess_exec(sys.executable, "-c", program, env=environment)
+        assert await asyncio.wait_for(ran.wait(), 4) == 7
+
+
 async def test_who_is_no_pod_of_this_namespace_is_turned_away(tmp_path: Path):
     async with a_site(tmp_path) as site:
         assert (await site.post(A_REPORT, token=""))[0] == 401
