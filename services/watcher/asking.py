@@ -181,11 +181,13 @@ class Asking:
     ) -> questions.Evidence:
         # The checkpoint before the log's end: the status service appends first, so an older end would look truncated.
         kept = await self._kept(history.job.key) if recall else None
-        identity, end = await self._log.identity(), await self._log.end()
-        self._identity = identity
-        hashes = {}
-        for named in dict.fromkeys(named for named in (shown, kept) if named is not None and named.log == identity):
-            sequence = named.head.sequence
+        self._identity = identity = await self._log.identity()
+        heads = {named.head: None for named in (shown, kept) if named is not None and named.log == identity}
+        # The log has what this fold has read of it: a start asks one question less about each job.
+        end, hashes = history.sequence, {}
+        if any(head.sequence > end for head in heads):
+            end = await self._log.end()
+        for sequence in (head.sequence for head in heads):
             known = history.hash_at(sequence)
             # A head beyond this fold is of an event that is on its way, or of none.
             if known is None and (first or sequence > history.sequence) and sequence <= end:

@@ -79,7 +79,7 @@ TELL_SECONDS = 0.25
 STUCK_SECONDS = 5.0
 """A process whose working loop has stood still for so long is not alive, as long as a liveness probe waits."""
 
-QUIET = 20
+QUIET = 50
 """Snapshots take at most one part in so many of the working loop's time, by the processor's clock: a process that was
 paused in one makes the next as soon as it goes on."""
 
