@@ -13,7 +13,7 @@ from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from shared.eventlog import api
-from shared.eventlog.account import ADMIN, SUBSCRIBER, Copy
+from shared.eventlog.account import ADMIN, Copy
 from tests.kit.nats import READY, at
 from tests.kit.subscribers import TEAM_A, TEAM_B, Log, a_log_for_subscribers, stranger, write
 
@@ -139,22 +139,3 @@ async def test_a_reader_sees_that_its_copy_is_no_longer_fed(server: Log):
                 await asyncio.sleep(0.1)
         # The busy machine of the test may take a part of a second for each look.
         assert time.monotonic() - began < HEARD_SECONDS + 2
-
-
-JOB = "team-a.resnet.u-1"
-WRITES = (
-    f"facts.{JOB}.watcher.Forged",
-    f"jobs.{JOB}.scheduler.Forged",
-    "$KV.LEASES.watcher",
-    "$KV.HEADS.a",
-    "$JS.API.STREAM.UPDATE.JOBS",
-    TEAM_A.fed,
-    TEAM_B.fed,
-)
-
-
-async def test_no_subscriber_writes(server: Log):
-    for user in (SUBSCRIBER, TEAM_A.user, TEAM_B.user):
-        async with stranger(server, user) as client:
-            for subject in WRITES:
-                await is_refused(client, client.publish(subject, b"{}"), f'publish to "{subject}"')

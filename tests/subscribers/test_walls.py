@@ -30,13 +30,14 @@ JOB = "team-a.resnet.u-1"
 
 def targets(copy: Copy) -> tuple[str, ...]:
     """Subjects at which a message would do harm."""
-    return (*TARGETS, copy.fed, copy.flow.replace(">", "x"), f"{copy.api}.STREAM.DELETE.JOBS", *OTHERS)
+    return (*TARGETS, copy.flow.replace(">", "x"), f"{copy.api}.STREAM.DELETE.JOBS", *OTHERS)
 
 
 OTHERS = tuple(
     subject
     for copy in (RELAY, ALL, TEAM_A, TEAM_B)
     for subject in (
+        copy.fed,
         f"{LOG_API}.CONSUMER.DELETE.JOBS.{copy.feed}",
         copy.reset.replace("$JS.API", LOG_API),
         f"{copy.api}.CONSUMER.DELETE.JOBS.mine",
