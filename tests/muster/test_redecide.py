@@ -71,7 +71,7 @@ def test_no_decision_of_a_recorded_history_has_changed():
 @pytest.mark.parametrize(
     ("rule", "other"),
     [
-        pytest.param("services.scaler.core.admission._below_minimum", lambda *_: None, id="no minimum"),
+        pytest.param("services.scaler.core.decide._below_minimum", lambda *_: None, id="no minimum"),
         pytest.param("services.status.core.decide.may_restart", lambda *_: False, id="no restart"),
         pytest.param("services.scheduler.core.decide.restart_delay", lambda *_: 0, id="no back-off"),
         pytest.param("shared.job.timing.retries.restart_delay", lambda *_: 3_600, id="a longer back-off"),
@@ -117,7 +117,7 @@ def test_a_decision_names_the_settings_that_decide_and_is_decided_again_with_the
 
 def test_a_rule_that_breaks_is_counted_and_ends_nothing(monkeypatch: pytest.MonkeyPatch):
     log = a_scaled_job()
-    monkeypatch.setattr("services.scaler.core.decide.admission.answer", lambda *_: 1 / 0)
+    monkeypatch.setattr("services.scaler.core.decide.answer_to", lambda *_: 1 / 0)
     assert redecide(log, BUILT_IN).obstacles == {"a broken invariant": 1}
 
 

@@ -31,7 +31,6 @@ def changed(patch: Patch, read: Callable[[str], str]) -> dict[str, str]:
 
 
 ACTS = "shared/runtime/acts.py"
-ADMISSION = "services/scaler/core/admission.py"
 APPENDS = "shared/runtime/appends.py"
 ASKING = "services/watcher/asking.py"
 CACHE = "services/watcher/core/cache.py"

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from services.scaler import shell as scaler_shell
-from services.scaler.core import admission, commands, membership, scale
+from services.scaler.core import commands, membership, scale
 from services.scaler.core import decide as scaler_decide
 from services.scaler.launcher_commands import LauncherCommands
 from services.scheduler import shell as scheduler_shell
@@ -499,7 +499,7 @@ _two_attempts = _set(
 )
 _left_behind = _set((scheduler_decide, "everything", lambda job: []), (Platform, "_collect", lambda self: None))
 _requests_that_never_end = _set((scaler_decide, "after_the_end", lambda job: []))
-_above_the_maximum = _set((admission, "_above_maximum", lambda request, role, workers: None))
+_above_the_maximum = _set((scaler_decide, "_above_maximum", lambda request, role, workers: None))
 _released_too_early = _set(
     (evolve_requests, "hosts_seen", lambda job, version: True),
     (commands, "reason_to_release", lambda job, request, late: "Drained"),
