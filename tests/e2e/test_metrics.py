@@ -1,6 +1,5 @@
 """`/metrics` of real processes: a replica that waits tells of no jobs; once it took over, of all in the log."""
 
-import json
 from pathlib import Path
 
 import aiohttp
@@ -86,28 +85,3 @@ async def test_a_replica_that_takes_over_tells_what_the_log_has(operator: Operat
     assert {(line["job"], line["kind"], line["service"]) for line in decisions} == {
         ("default/counted-too", "TrainingJob", "status")
     }
-
-
-async def test_every_decision_of_the_four_processes_is_one_line(operator: Operator):
-    await operator.apply(a_job("told", "sleep 0.2"))
-    await operator.phase("Succeeded", TRAININGJOBS, "told")
-    await operator.until(lambda: _workers_released(operator), lambda: "the workers were never released")
-    # A service in its own time says what was answered to it.
-    await operator.stack.stop_services()
-    known = {
-        stored.sequence: stored.subject.rpartition(".")[2]
-        for stored in await operator.log()
-        if stored.subject.startswith("jobs.default.told.")
-    }
-    told = [
-        (line["seq"], line["event"])
-        for service in operator.stack.services
-        for line in map(json.loads, (operator.stack.data / f"{service}.log").read_text().splitlines())
-        if "basis" in line and line["job"] == "default/told" and line["service"] == service
-    ]
-    assert sorted(told) == sorted(known.items())
-    assert len(known) >= 6
-
-
-async def _workers_released(operator: Operator) -> bool:
-    return "SlotsReleased" in await operator.types("told")

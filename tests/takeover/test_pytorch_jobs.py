@@ -1,7 +1,5 @@
 """An elastic PyTorchJob that training-operator began, with the four services on a cluster in memory."""
 
-import pytest
-
 from shared.cluster.kinds import PODS, SERVICES
 from shared.frameworks.pytorchjob import PYTORCHJOB
 from tests.frameworks.documents import variables
@@ -64,16 +62,3 @@ async def test_a_container_that_its_kubelet_starts_again_is_no_end_of_its_pod():
         world.store.patch(PODS, NAMESPACE, "bert-worker-1", {"status": status}, subresource="status")
         await world.quiet()
         assert before.items() <= uids(world).items()
-
-
-@pytest.mark.parametrize("turn", range(1, 12))
-async def test_all_services_may_die_at_any_event_of_it(turn: int):
-    world = a_world()
-    before = uids(world)
-    async with world:
-        await world.until(lambda: len(world.journal.events) > turn)
-        await world.restart()
-        await world.until(lambda: sorted(uids(world)) == BERT and shown(world) == ("Running", 3))
-        await world.quiet()
-        assert before.items() <= uids(world).items()
-        assert (world.count("JobAdopted"), world.count("SlotsAssigned")) == (1, 1)
