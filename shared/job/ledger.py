@@ -10,7 +10,6 @@ of its buckets sum to those for which it was held.
 
 from collections import defaultdict
 from collections.abc import Iterator
-from datetime import datetime
 from itertools import chain
 from typing import Literal, NamedTuple
 
@@ -165,12 +164,11 @@ class Ledger:
 
     def begin_at(self, since: str) -> None:
         """Leave out what was before this time."""
-        begin = datetime.fromisoformat(since)
         for place, lane in self.lanes.items():
             self.lanes[place] = [
-                each if datetime.fromisoformat(each.since) >= begin else msgspec.structs.replace(each, since=since)
+                msgspec.structs.replace(each, since=since) if seconds_between(each.since, since) else each
                 for each in lane
-                if not each.until or datetime.fromisoformat(each.until) > begin
+                if not each.until or seconds_between(since, each.until)
             ]
         self.lanes = {place: lane for place, lane in self.lanes.items() if lane}
 
