@@ -132,7 +132,10 @@ class Table:
     def _line(self, row: Sequence[str], note: str) -> str:
         padded = [cell.ljust(width) for cell, width in zip(row, self._widths, strict=True)]
         line = _GAP.join([*padded, harmless(in_one_line(note))]).rstrip()
-        return line if not self._room or len(line) <= self._room else f"{line[: self._room - 1]}\N{HORIZONTAL ELLIPSIS}"
+        # A narrow terminal cuts the note alone: the columns take as many of its lines as they need.
+        least = sum(self._widths) + len(_GAP) * len(padded) + 2
+        room = -(-least // self._room) * self._room if self._room else len(line)
+        return line if len(line) <= room else f"{line[: room - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 class Documents:

@@ -170,6 +170,15 @@ async def test_on_a_terminal_a_job_is_one_line_that_fits_and_its_phase_has_a_col
     assert "exited with 1: no data | xxx" in plain
 
 
+async def test_a_row_that_is_wider_than_the_terminal_loses_its_note_alone(log: Log):
+    log.add(*a_running_job(2), JobFailed(reason="TrainingJobFailed", message="x" * 400))
+    heading, line = (await log.says(width=30)).splitlines()
+    assert "AGE" in heading
+    assert "Failed" in line
+    assert len(line) % 30 == 0
+    assert line.endswith("x\N{HORIZONTAL ELLIPSIS}")
+
+
 async def test_the_whole_note_is_in_a_wide_table_and_where_no_terminal_is(log: Log):
     log.add(*a_running_job(2), JobFailed(reason="TrainingJobFailed", message="x" * 400))
     assert "x" * 400 in await log.says(width=100, output=Output.wide)

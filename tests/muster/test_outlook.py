@@ -125,6 +125,15 @@ def sentence(*events: AnyEvent, word: str = "") -> str:
             id="a job that succeeded",
         ),
         pytest.param(
+            [
+                *a_running_job(clean="None"),
+                pods(launcher(version=90, phase="Failed", exits=exited(3))),
+                JobFailed(reason="X", message="exited with 3"),
+            ],
+            "Failed: exited with 3; it stays until it is deleted, and 2 pods run on (cleanPodPolicy: None)",
+            id="a job that is over, whose workers run on",
+        ),
+        pytest.param(
             [*a_created_job(), WITHOUT_IMAGE],
             "Created, 0 of 2 workers in the hosts files: resnet-worker-0: ErrImagePull: not found; "
             "it starts by itself once that is over, and no limit of time ends the wait",

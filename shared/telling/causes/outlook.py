@@ -10,9 +10,10 @@ from shared.job.naming import NO_UID, Slot
 from shared.job.policies import nodes, replacement
 from shared.job.scaling import Request
 from shared.job.state import Job
-from shared.job.text import in_a_row
+from shared.job.text import counted, in_a_row
 from shared.job.timers import Timer
 from shared.job.timing import next_due
+from shared.job.views import occupies
 from shared.job.waiting import told, waiting
 from shared.telling.causes.links import Links, at_time, awaited_by, minimum_line, problem_line, waits_for, waits_of
 from shared.telling.shown import Summary
@@ -192,7 +193,10 @@ def _without_time(job: Job, label: str) -> Iterator[str]:
         if job.resource.problems:
             yield ("it begins by itself" if waits_of(job.resource.problems) else "it begins once its spec is corrected")
     elif job.over:
-        yield "it stays until it is deleted"
+        run_on = sum(occupies(pod) and not pod.deleting for pod in job.pods.views.values())
+        kept = run_on if job.spec is not None and job.spec.clean_pod_policy == "None" else 0
+        pods = f"{counted(kept, 'pod')} {'runs' if kept == 1 else 'run'} on (cleanPodPolicy: None)"
+        yield "it stays until it is deleted" + (f", and {pods}" if kept else "")
     elif job.status.phase == "Suspending":
         yield "it is Suspended once its last pod is gone"
     elif job.status.phase == "Suspended":
