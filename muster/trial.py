@@ -27,6 +27,7 @@ from muster.page.following import Readable
 from muster.page.server import secret_of, serving
 from muster.stack import Stack, supervised
 from muster.terminal import harmless, has_colours, say, width
+from shared.cluster import Applied
 from shared.cluster.objects import Custom
 from shared.errors import Refused, Trouble
 from shared.frameworks.pytorchjob import PYTORCHJOB
@@ -34,6 +35,7 @@ from shared.installation.plugins import kinds
 from shared.private import write_private
 from shared.telling.targets import Target, parse_target
 from shared.telling.timeline import timeline
+from shared.untrusted import at, objects
 
 MOST_WORKERS = 8
 """How far the job can be scaled; more if it begins with more."""
@@ -165,7 +167,7 @@ class Trial:
         self._teller.doing("starting NATS, the cluster and the four services")
         try:
             async with (
-                Stack(self._data, settings=SERVICES) as stack,
+                Stack(self._data, settings=SERVICES, reports=True) as stack,
                 open_source(reader(stack), nats=True) as source,
                 serving(Readable(source), NAMESPACE, port=0, secret=secret_of(self._data)) as address,
                 supervised(stack.programs, self._say),
@@ -193,12 +195,14 @@ class Trial:
             PYTORCHJOB.resource, NAMESPACE, manifest(self._program, self._workers, Path.cwd())
         )
         printing = asyncio.create_task(self._print_lines(stack))
+        reporting = asyncio.create_task(self._print_reports(stack))
         try:
             failed = await self._end(stack, target, job)
             with suppress(TimeoutError):
                 await asyncio.wait_for(printing, LAST_LINES_SECONDS)
         finally:
             printing.cancel()
+            reporting.cancel()
         await self._draw(stack)
         if self._keep:
             self._say("everything stays up; Ctrl-C ends it")
@@ -220,6 +224,17 @@ class Trial:
         async with aclosing(found):
             async for line in found:
                 self._teller.plain(harmless(f"[{line.pod}] {line.text}"))
+
+    async def _print_reports(self, stack: Stack) -> None:
+        """How far the program says that it is, whatever it prints."""
+        before: list[dict[str, Any]] = []
+        watch = stack.kube.watch(PYTORCHJOB.resource, namespace=NAMESPACE, name=self._program.job)
+        async with aclosing(watch) as seen:
+            async for each in seen:
+                now = objects(at(each.object.status, "trainerStatus", "metrics")) if isinstance(each, Applied) else []
+                if now and now != before:
+                    before = now
+                    self._say("reported: " + ", ".join(f"{known.get('name')} {known.get('value')}" for known in now))
 
     async def _draw(self, stack: Stack) -> None:
         async with open_log(reader(stack)) as log:
