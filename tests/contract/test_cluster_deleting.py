@@ -179,10 +179,14 @@ async def test_a_pod_on_a_node_ends_in_two_steps(under_test: ClusterUnderTest) -
     assert await cluster.get(PODS, namespace, "p") is None
 
 
-async def test_a_pod_without_a_node_ends_at_once(under_test: ClusterUnderTest) -> None:
+@pytest.mark.parametrize(("node", "phase"), [("", "Pending"), ("node-1", "Succeeded")], ids=["no node", "over"])
+async def test_a_pod_that_no_kubelet_has_to_end_ends_at_once(
+    under_test: ClusterUnderTest, node: str, phase: str
+) -> None:
     cluster, namespace = under_test.cluster, under_test.namespace
-    pod = await cluster.create(PODS, namespace, a_pod())
+    pod = await cluster.create(PODS, namespace, a_pod(node=node))
     assert pod.status.phase == "Pending"
+    await cluster.patch(PODS, namespace, "p", {"status": {"phase": phase}}, subresource="status")
     await cluster.delete(PODS, namespace, "p", uid=pod.metadata.uid)
     assert await cluster.get(PODS, namespace, "p") is None
 
@@ -198,14 +202,6 @@ async def test_a_watch_sees_the_mark_of_a_pod_that_ends_at_once(under_test: Clus
         assert marked.object.metadata.deletion_timestamp
         assert isinstance(ended, Deleted)
         assert ended.object.metadata.version > marked.object.metadata.version
-
-
-async def test_a_pod_that_is_over_ends_at_once(under_test: ClusterUnderTest) -> None:
-    cluster, namespace = under_test.cluster, under_test.namespace
-    pod = await cluster.create(PODS, namespace, a_pod(node="node-1"))
-    await cluster.patch(PODS, namespace, "p", {"status": {"phase": "Succeeded"}}, subresource="status")
-    await cluster.delete(PODS, namespace, "p", uid=pod.metadata.uid)
-    assert await cluster.get(PODS, namespace, "p") is None
 
 
 async def test_nothing_is_created_in_a_namespace_that_is_going_away(under_test: ClusterUnderTest) -> None:

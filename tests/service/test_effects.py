@@ -155,19 +155,14 @@ def test_what_can_wait_is_begun_in_its_time_and_once():
     assert due(effects, DARK, now=10.2 + SOONEST_SECONDS) == [DARK]
 
 
-def test_what_cannot_wait_includes_what_could():
+@pytest.mark.parametrize(
+    ("then", "begins"), [(BLACK, [BLACK]), (LIGHT, [])], ids=["by what cannot wait", "by what is as it was"]
+)
+def test_a_wait_is_ended(then: Shade, begins: list[Effect]):
     effects = InFlight(Leisure())
     succeeded(begun(effects, LIGHT, now=10.0), 10.1)
     assert due(effects, DARK, now=10.2) == []
-    assert due(effects, BLACK, now=10.21) == [BLACK]
-    assert effects.next_due() == inf
-
-
-def test_what_is_as_it_was_again_waits_for_nothing():
-    effects = InFlight(Leisure())
-    succeeded(begun(effects, LIGHT, now=10.0), 10.1)
-    assert due(effects, DARK, now=10.2) == []
-    assert due(effects, LIGHT, now=10.3) == []
+    assert due(effects, then, now=10.3) == begins
     assert effects.next_due() == inf
 
 
@@ -330,20 +325,15 @@ def test_a_target_whose_effect_fails_is_late_since_it_was_to_be_changed_first():
     assert effects.late(13.0) == [13.0]
 
 
-def test_a_change_that_waits_counts_from_when_it_was_wanted_first():
+@pytest.mark.parametrize(
+    ("then", "late"), [(THIRD, [12.5]), (FIRST, [])], ids=["since its first wish", "never, if it is taken back"]
+)
+def test_a_change_that_waits_is_late(then: Document, late: list[float]):
     effects = InFlight(Leisure())
     succeeded(begun(effects, FIRST), 0.0)
     assert due(effects, SECOND, now=50.0) == []
-    assert due(effects, THIRD, now=50.1) == []
-    assert effects.late(62.5) == [12.5]
-
-
-def test_a_change_that_was_taken_back_is_never_late():
-    effects = InFlight(Leisure())
-    succeeded(begun(effects, FIRST), 0.0)
-    assert due(effects, SECOND, now=50.0) == []
-    assert due(effects, FIRST, now=50.1) == []
-    assert effects.late(100.0) == []
+    assert due(effects, then, now=50.1) == []
+    assert effects.late(62.5) == late
 
 
 def test_what_may_take_any_time_is_never_late():

@@ -58,21 +58,29 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def taken_in_order(add: Callable[[WorkQueue[str]], None]) -> list[str]:
-    """What is taken of that which was added before the work began."""
+CHANGED, OPEN, OVER = Priority
+
+
+@pytest.mark.parametrize(
+    ("added", "taken"),
+    [
+        pytest.param([(key, CHANGED) for key in "abab"], "ab", id="a key that is added twice is taken once"),
+        pytest.param(
+            [("c", OVER), ("b", OPEN), ("a", CHANGED), ("d", CHANGED)], "adbc", id="changed, then open, then over"
+        ),
+        pytest.param(
+            [*((key, OVER) for key in "abc"), ("c", CHANGED)], "cab", id="a key that changes moves ahead of a pass"
+        ),
+        pytest.param([("b", CHANGED), ("a", OPEN), ("b", OVER)], "ba", id="a pass puts no key back that changed"),
+    ],
+)
+async def test_keys_that_were_added_before_are_taken_by_priority(added: list[tuple[str, Priority]], taken: str):
     worker = Worker()
-    add(worker.queue)
+    for key, priority in added:
+        worker.queue.add(key, priority)
     async with worker.running():
         await asyncio.sleep(60)
-    return worker.taken
-
-
-async def test_a_key_that_is_added_twice_is_taken_once():
-    def add(queue: WorkQueue[str]) -> None:
-        for key in "abab":
-            queue.add(key)
-
-    assert await taken_in_order(add) == ["a", "b"]
+    assert worker.taken == [*taken]
 
 
 async def test_a_key_that_is_added_again_after_it_was_taken_is_taken_again():
@@ -84,16 +92,6 @@ async def test_a_key_that_is_added_again_after_it_was_taken_is_taken_again():
     assert worker.taken == ["a"] * 3
 
 
-async def test_changed_keys_come_first_then_open_ones_then_those_that_are_over():
-    def add(queue: WorkQueue[str]) -> None:
-        queue.add("over", Priority.OVER)
-        queue.add("open", Priority.OPEN)
-        queue.add("changed")
-        queue.add("changed too")
-
-    assert await taken_in_order(add) == ["changed", "changed too", "open", "over"]
-
-
 async def test_the_flows_of_keys_take_turns():
     worker = Worker(flow=lambda key: key[0])
     for key in ("a1", "a2", "a3", "b1", "c1", "b2"):
@@ -102,24 +100,6 @@ async def test_the_flows_of_keys_take_turns():
     async with worker.running():
         await asyncio.sleep(1)
     assert worker.taken == ["a1", "b1", "c1", "a2", "b2", "a3"]
-
-
-async def test_a_key_of_a_pass_that_changes_moves_ahead_of_the_pass():
-    def add(queue: WorkQueue[str]) -> None:
-        for key in "abc":
-            queue.add(key, Priority.OVER)
-        queue.add("c")
-
-    assert await taken_in_order(add) == ["c", "a", "b"]
-
-
-async def test_a_pass_does_not_put_back_a_key_that_changed():
-    def add(queue: WorkQueue[str]) -> None:
-        queue.add("b")
-        queue.add("a", Priority.OPEN)
-        queue.add("b", Priority.OVER)
-
-    assert await taken_in_order(add) == ["b", "a"]
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.001, 0.06, 5.0, 3_600.0])
