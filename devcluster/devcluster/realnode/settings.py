@@ -76,6 +76,9 @@ def kubelet(client_authority: Path, resolv_conf: Path) -> str:
             # A development machine's disk is often nearly full, and removed images cannot be pulled again.
             "evictionHard": {"memory.available": "50Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
             "imageGCHighThresholdPercent": 100,
+            # A container that fails again begins after a second, not after 10 s and then 20 s.
+            "featureGates": {"KubeletCrashLoopBackOffMax": True},
+            "crashLoopBackOff": {"maxContainerRestartPeriod": "1s"},
         },
         indent=2,
     )
