@@ -247,7 +247,7 @@ async def _changes(cluster: KubeCluster, options: Options, found: "_Found") -> "
             change = msgspec.json.decode(line, type=_Change)
             match change.type:
                 case "ADDED" | "MODIFIED":
-                    yield msgspec.json.decode(change.object, type=_Item).job
+                    yield msgspec.json.decode(change.object, type=Item).job
                 case "ERROR":
                     said = msgspec.json.decode(change.object, type=_Said)
                     if said.code == EXPIRED:
@@ -258,7 +258,7 @@ async def _changes(cluster: KubeCluster, options: Options, found: "_Found") -> "
 async def _found(cluster: KubeCluster, options: Options) -> "_Found":
     """The jobs to show, from `history.muster.dev`, those that are gone as well."""
     if options.asked:
-        item = msgspec.json.decode(await ask(cluster, Question(options.namespace, options.asked.word)), type=_Item)
+        item = msgspec.json.decode(await ask(cluster, Question(options.namespace, options.asked.word)), type=Item)
         return _Found([item.job], item.job.sequence, item.metadata.name)
     found = _Found([], 0, "")
     async with aclosing(_listed(cluster, options, found)) as jobs:
@@ -268,16 +268,23 @@ async def _found(cluster: KubeCluster, options: Options) -> "_Found":
 
 async def _listed(cluster: KubeCluster, options: Options, found: "_Found") -> AsyncGenerator[Shown, None]:
     """Each job of a list; `found` gets its version, after which a watch goes on."""
-    version, go_on = "", ""
     chosen = ",".join(filter(None, ("" if options.gone else f"{GONE}=false", options.selector)))
-    while go_on or not version:
-        question = Question(options.namespace, every=True, labels=chosen, limit=PAGE, go_on=go_on)
-        items = msgspec.json.decode(await ask(cluster, question), type=_Items)
-        # A watch goes on after the first page.
-        version, go_on = version or items.metadata.resource_version, items.metadata.go_on
-        found.version = int(version)
-        for item in items.items:
-            yield item.job
+    async with aclosing(pages(cluster, options.namespace, chosen)) as listed_pages:
+        async for page in listed_pages:
+            # A watch goes on after the first page.
+            found.version = found.version or int(page.metadata.resource_version)
+            for item in page.items:
+                yield item.job
+
+
+async def pages(cluster: KubeCluster, namespace: str, labels: str = "") -> "AsyncGenerator[Page, None]":
+    """The histories of a namespace, or of all, from `history.muster.dev`, which these labels choose."""
+    go_on: str | None = None
+    while go_on != "":
+        question = Question(namespace, every=True, labels=labels, limit=PAGE, go_on=go_on or "")
+        page = msgspec.json.decode(await ask(cluster, question), type=Page)
+        yield page
+        go_on = page.metadata.go_on
 
 
 async def _by_log(log: EventLog, options: Options, kinds: Kinds, tell: Tell) -> AsyncGenerator[Sequence[Shown], None]:
@@ -320,16 +327,19 @@ class _Meta(msgspec.Struct, rename="camel"):
     go_on: str = msgspec.field(default="", name="continue")
 
 
-class _Item(msgspec.Struct):
+class Item(msgspec.Struct, rename="camel"):
     """A history as `history.muster.dev` shows it."""
 
     metadata: _Meta
     job: Shown
+    last_event_time: str
 
 
-class _Items(msgspec.Struct):
+class Page(msgspec.Struct):
+    """Some histories of a list."""
+
     metadata: _Meta
-    items: list[_Item]
+    items: list[Item]
 
 
 class _Change(msgspec.Struct):

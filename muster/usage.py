@@ -10,15 +10,15 @@ from time import monotonic
 
 import msgspec
 
-from muster.asking import Source, ask, open_source, report_of
+from muster.asking import Source, open_source, report_of
 from muster.following import Tell, warn
+from muster.get import pages
 from muster.terminal import say
 from shared.cluster.kube import KubeCluster
 from shared.errors import Refused
 from shared.eventlog import EventLog
 from shared.eventlog.subject import archived_under
 from shared.frameworks.kinds import Kinds
-from shared.history_api import Question
 from shared.job.fold import Histories
 from shared.job.naming import namespace_filters
 from shared.process.settings import Settings
@@ -29,8 +29,6 @@ from shared.telling.shown import Shown, listed
 from shared.telling.targets import known_kinds, parse_target
 from shared.telling.usage import COLUMNS, Sum, csv_line, csv_lines, usage_lines
 
-PAGE = 500
-"""The jobs of one page of a list."""
 TOLD_SECONDS = 5.0
 """Seconds between two lines about how far a long reading is."""
 
@@ -93,13 +91,10 @@ async def _jobs(source: Source, namespace: str, since: str, kinds: Kinds) -> Asy
 
 
 async def _by_cluster(cluster: KubeCluster, namespace: str) -> AsyncGenerator[tuple[Shown, str], None]:
-    go_on, first = "", True
-    while go_on or first:
-        question = Question(namespace, every=True, limit=PAGE, go_on=go_on)
-        page = msgspec.json.decode(await ask(cluster, question), type=_Page)
-        for item in page.items:
-            yield item.job, item.last_event_time
-        go_on, first = page.metadata.go_on, False
+    async with aclosing(pages(cluster, namespace)) as found:
+        async for page in found:
+            for item in page.items:
+                yield item.job, item.last_event_time
 
 
 async def _by_log(log: EventLog, namespace: str, kinds: Kinds) -> AsyncGenerator[tuple[Shown, str], None]:
@@ -112,19 +107,3 @@ async def _by_log(log: EventLog, namespace: str, kinds: Kinds) -> AsyncGenerator
         async for part in parts:
             if (row := row_of(part)) is not None and row.uid not in known:
                 yield row, row.time
-
-
-class _Metadata(msgspec.Struct):
-    go_on: str = msgspec.field(default="", name="continue")
-
-
-class _Item(msgspec.Struct, rename="camel"):
-    job: Shown
-    last_event_time: str
-
-
-class _Page(msgspec.Struct):
-    """A page of the list of `history.muster.dev`."""
-
-    metadata: _Metadata
-    items: list[_Item]

@@ -20,7 +20,7 @@ from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import At
 from shared.job.events.scheduler import SlotsAssigned
 from shared.job.events.status import JobRestarting
-from shared.job.events.watcher import ProgressReported
+from shared.job.events.watcher import CheckpointTaken, ProgressReported
 from shared.job.naming import NO_UID, RESTART_REQUESTED, Slot
 from shared.job.policies import quota
 from shared.job.reasons import DISRUPTED, LAUNCHER_UNSCHEDULABLE, NO_ROOM, PREEMPTED, RENDEZVOUS_LOST
@@ -97,7 +97,7 @@ class Standings:
         """Of places that were lost and have not trained since."""
         self._furthest = 0
         """The latest step that the training reported."""
-        self._repeats = False
+        self.repeats = False
         """True from a report of an earlier step until one of the latest."""
 
     def note(self, before: Job, event: AnyEvent) -> None:
@@ -109,9 +109,9 @@ class Standings:
             case ProgressReported(step=0):
                 # A program that begins says so before it reads its checkpoint; in a group that trained it is a new one.
                 if before.training.changed is None:
-                    self._furthest, self._repeats = 0, False
+                    self._furthest, self.repeats = 0, False
             case ProgressReported(step=int(step)):
-                self._repeats = step < self._furthest
+                self.repeats = step < self._furthest
                 self._furthest = max(step, self._furthest)
             case SlotsAssigned(replaces=replaced, slots=slots) if replaced:
                 self.of(before)
@@ -130,7 +130,7 @@ class Standings:
                 place: cause._replace(node=each.node) if each.bucket == "training" else each
                 for place, each in found.items()
             }
-        if self._repeats:
+        if self.repeats:
             found = {
                 place: Standing("lost", "repeat", each.node) if each.bucket == "training" else each
                 for place, each in found.items()
@@ -159,7 +159,11 @@ class Ledger:
 
     def note(self, before: Job, event: AnyEvent, after: Job, at: At) -> None:
         """Add the job's next event, which changed it from `before` to `after`."""
+        repeated = self._standings.repeats
         self._standings.note(before, event)
+        if isinstance(event, ProgressReported | CheckpointTaken) and self._standings.repeats == repeated:
+            # Most of a long history; of a large job it would take longer than the fold.
+            return
         self._set(self._standings.of(after), after.attempt.number + 1, at.logged or at.time, at.sequence)
 
     def begin_at(self, since: str) -> None:

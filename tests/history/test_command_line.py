@@ -33,7 +33,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
         pytest.param("report bygone -n team-a", id="a report"),
         pytest.param("report bygone -n team-a --since 2030-01-01T00:00:09Z --csv", id="a report from a time on"),
         pytest.param("report -A --csv", id="what all jobs cost"),
-        pytest.param("report -n team-a --since 3650d", id="what a namespace costs"),
+        pytest.param("report -n team-a --since 2020-01-01T00:00:00Z", id="what a namespace costs"),
         pytest.param("history resnet -n team-a --at 4 --decisions", id="events up to a moment"),
         pytest.param("why resnet worker-9 -n team-a", id="a worker that never was"),
         pytest.param("history accept resnet -n team-a", id="a loss that is none"),
