@@ -192,6 +192,9 @@ class Connection(web.RequestHandler):
             self._head_bytes += len(data)
             self.client.head_since = self.client.head_since or asyncio.get_running_loop().time()
         if self._head_bytes > most or len(self._messages) > 1 + PIPELINED:
+            # Thousands of heads may have come at once, which a request under way would keep.
+            while len(self._messages) > 1:
+                self._messages.pop()
             self.client.cut()
 
     def resume_writing(self) -> None:
