@@ -1,5 +1,6 @@
 """The scaler's shell: its effects, carried out in the cluster."""
 
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -21,7 +22,7 @@ from shared.job.fold import History
 from shared.job.naming import HOSTS_LINKING, HOSTS_VERSION, JobKey, config_name
 from shared.job.reasons import NO_SCALE
 from shared.job.spec import OWNED_BY_ANOTHER
-from shared.job.state import Job
+from shared.job.state import Job, Memo
 from shared.job.steps import Effect, Step
 from shared.process.main import Dependencies
 from shared.runtime.acts import Context
@@ -38,7 +39,7 @@ class Scaler(Service):
     def __init__(self, cluster: Cluster, policy: Policy, kinds: Kinds = BUILT_IN) -> None:
         self._cluster = cluster
         self._kinds = kinds
-        self._policy = policy
+        self._steps = Memo(partial(decide, policy=policy))
         self._commands = LauncherCommands(cluster, allowed=policy.commands)
         self._hosts: dict[JobKey, Metadata] = {}
         """The hosts ConfigMaps as this process wrote them: the next write is made on that version, without a GET."""
@@ -49,7 +50,7 @@ class Scaler(Service):
         if history.job.resource.gone:
             for written in (self._hosts, self._launchers):
                 written.pop(history.job.key, None)
-        return decide(history.job, self._policy) if self._kinds.knows(history.job) else []
+        return self._steps(history.job) if self._kinds.knows(history.job) else []
 
     async def act(self, effect: Effect, context: Context) -> AnyEvent | None:
         key = context.job.key

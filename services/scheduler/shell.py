@@ -48,7 +48,7 @@ from shared.job.policies.retries import final_codes
 from shared.job.reasons import RUNTIME_CHANGED, SSH_OFF
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER, RENDEZVOUS, JobSpec, RuntimeUsed
-from shared.job.state import Job
+from shared.job.state import Job, Memo
 from shared.job.steps import Effect, Step
 from shared.job.timing import CREATED_WITHIN_SECONDS
 from shared.process.main import Dependencies
@@ -105,6 +105,7 @@ class Scheduler(Service):
         self._reporting = reporting
         self._cluster = cluster
         self._kinds = kinds
+        self._steps = Memo(decide)
         self._workloads = Workloads(cluster, kinds, now)
         self._domain = cluster_domain
         self._resources: dict[_Read, asyncio.Task[Custom]] = {}
@@ -112,7 +113,7 @@ class Scheduler(Service):
         """Bytes of those that were read, the oldest first."""
 
     def decide(self, history: History) -> list[Step]:
-        steps = decide(history.job) if self._kinds.knows(history.job) else []
+        steps = self._steps(history.job) if self._kinds.knows(history.job) else []
         # Where there are no PodGroups, what a job began with is neither made nor deleted.
         return steps if self._pod_groups is not None else [step for step in steps if not isinstance(step, _OF_GANGS)]
 

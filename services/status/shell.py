@@ -26,7 +26,7 @@ from shared.job.chain import Head, shown_in
 from shared.job.events.event import Author
 from shared.job.fold import History, closed
 from shared.job.naming import JobKey, Uid
-from shared.job.state import Job
+from shared.job.state import Job, Memo
 from shared.job.steps import Effect, Step
 from shared.process.main import Dependencies
 from shared.runtime import log_lines
@@ -93,6 +93,7 @@ class Status:
 
         The next write of this shape is made on this version, without a GET.
         """
+        self._steps = Memo(partial(decide, kinds=kinds))
         self._announced = Announced()
         self._noted: int | None = None
         """Jobs without an event after this one have all their Events; None before it is read."""
@@ -132,7 +133,7 @@ class Status:
                 return []
         self._cleared.pop(history.job.key, None)
         self._let_go_of_requests(history.job)
-        steps = decide(history.job, self._kinds)
+        steps = self._steps(history.job)
         if not history.job.resource.gone:
             self._announced.decided(history, steps)
         return steps

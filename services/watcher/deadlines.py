@@ -19,7 +19,7 @@ from shared.frameworks.kinds import Kinds
 from shared.job.events.watcher import TimePassed
 from shared.job.fold import History, closed
 from shared.job.naming import NO_UID, JobKey
-from shared.job.state import Job
+from shared.job.state import Job, Memo
 from shared.job.timers import SEAL, STALL, Timer, passed
 from shared.job.timing import next_due
 
@@ -66,8 +66,7 @@ class Deadlines:
         """
         self._beat = inf
         """The time of the last heartbeat, on the loop's clock."""
-        self._running: dict[JobKey, tuple[Job, tuple[Timer, ...]]] = {}
-        """Of each job that is not closed the state that was asked about last, and its timers: watches ask often."""
+        self._next_due = Memo(next_due)
 
     def look(self) -> None:
         """Tell the clocks which watches work now."""
@@ -103,18 +102,6 @@ class Deadlines:
             return self._cache.scaled
         framework = self._kinds.find(job.resource.api_version, job.resource.kind)
         return framework.resource if framework is not None else None
-
-    def _next_due(self, job: Job) -> tuple[Timer, ...]:
-        known = self._running.get(job.key)
-        if known is not None and known[0] is job:
-            # A job never changes; one that did is another.
-            return known[1]
-        due = next_due(job)
-        if closed(job):
-            self._running.pop(job.key, None)
-        else:
-            self._running[job.key] = job, due
-        return due
 
     def passed(self, history: History, *, late: bool) -> list[TimePassed]:
         """The expired timers of this job, which is woken for the next one; `late` if facts about it wait."""

@@ -4,7 +4,7 @@ Mappings and sets are never changed in place.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping
-from typing import Literal, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import msgspec
 
@@ -35,6 +35,7 @@ replace = msgspec.structs.replace
 
 K = TypeVar("K")
 V = TypeVar("V")
+T = TypeVar("T")
 
 Phase = Literal["", "Created", "Running", "Scaling", "Restarting", "Suspending", "Suspended", "Succeeded", "Failed"]
 
@@ -472,3 +473,25 @@ def hosts_seen(job: Job, version: int) -> bool:
 def without(mapping: Mapping[K, V], key: K) -> dict[K, V]:
     """The mapping without one key."""
     return {kept: value for kept, value in mapping.items() if kept != key}
+
+
+class Memo(Generic[T]):
+    """A function of a job, with its answers about the states that were asked about last.
+
+    Watches, timers and the ends of calls ask again about a state.  A job never changes: one that did is another.
+    """
+
+    def __init__(self, ask: Callable[[Job], T], most: int = 1_000) -> None:
+        """Keep the answers about `most` jobs, one of each."""
+        self._ask = ask
+        self._most = most
+        self._known: dict[JobKey, tuple[Job, T]] = {}
+
+    def __call__(self, job: Job) -> T:
+        known = self._known.pop(job.key, None)
+        if known is None or known[0] is not job:
+            known = job, self._ask(job)
+        self._known[job.key] = known
+        if len(self._known) > self._most:
+            del self._known[next(iter(self._known))]
+        return known[1]

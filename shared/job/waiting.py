@@ -5,7 +5,6 @@ container that is being created, is told after `WAITING_SECONDS`.
 """
 
 from collections.abc import Iterator
-from typing import ClassVar
 
 import msgspec
 
@@ -17,7 +16,7 @@ from shared.job.naming import Slot
 from shared.job.policies import capacity, gangs, nodes, quota, replacement, stalls
 from shared.job.policies.retries import restart_delay
 from shared.job.spec import LAUNCHER, WORKER
-from shared.job.state import Job, needed_workers, running_workers
+from shared.job.state import Job, Memo, needed_workers, running_workers
 from shared.job.text import without_finalizers
 from shared.job.timers import RESTART, WAITING, passed
 from shared.job.views import USUAL, PodView, alive, occupies
@@ -62,24 +61,13 @@ class Wait(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return self.message if self.reason in self.message else f"{self.reason}: {self.message}"
 
 
-class _Kept:
-    """The job that was asked about last, and its answer: a decision of the status service asks three times."""
-
-    answer: ClassVar[tuple[Job, Wait | None] | None] = None
-
-
-def told(job: Job) -> Wait | None:
-    """What the job waits for, once people are to be told of it."""
-    known = _Kept.answer
-    if known is None or known[0] is not job:
-        # A job never changes; one that did is another.
-        known = _Kept.answer = job, _told(job)
-    return known[1]
-
-
 def _told(job: Job) -> Wait | None:
     wait = waiting(job)
     return wait if wait is not None and (not wait.usual or passed(job, wait.since.sequence, WAITING)) else None
+
+
+told = Memo(_told, 1)
+"""What the job waits for, once people are to be told of it: a decision of the status service asks three times."""
 
 
 def waiting(job: Job) -> Wait | None:

@@ -1,5 +1,7 @@
 """What is true after an event: total, and the same event twice changes nothing that matters."""
 
+from itertools import count
+
 import msgspec
 import pytest
 
@@ -22,9 +24,9 @@ from shared.job.events.watcher import (
     TimePassed,
 )
 from shared.job.evolve import evolve
-from shared.job.naming import Slot, Uid
+from shared.job.naming import JobKey, Slot, Uid
 from shared.job.spec import LAUNCHER, WORKER, Problem
-from shared.job.state import Job
+from shared.job.state import Job, Memo
 from shared.job.views import ChildView, Slots
 from shared.job.waiting import conditions
 from tests.job.examples import EXAMPLES
@@ -453,3 +455,12 @@ def test_a_refusal_ends_with_the_fact_that_shows_the_effect_to_have_succeeded(ef
     story = [*a_running_job(workers=2), EffectRefused(effect=effect, reason="Forbidden")]
     assert effect in given(*story).job.efforts.refusals
     assert effect not in given(*story, fact).job.efforts.refusals
+
+
+def test_a_memo_asks_once_about_a_state_of_a_job_and_keeps_the_answers_about_the_newest():
+    numbers = count(1)
+    memo = Memo(lambda _: next(numbers), most=2)
+    first, second, third = (Job(key=JobKey("default", name, Uid(name))) for name in ("a", "b", "c"))
+    changed = replace(first, spec=first.spec)
+    assert [memo(first), memo(first), memo(changed), memo(second), memo(changed)] == [1, 1, 2, 3, 2]
+    assert [memo(third), memo(changed), memo(second)] == [4, 2, 5]

@@ -320,7 +320,11 @@ PATCHES = (
     Patch(
         "restarts are counted in the memory of the status service",
         (
-            (STATUS, "from shared.job.state import Job\n", "from shared.job.state import Job, with_retries\n"),
+            (
+                STATUS,
+                "from shared.job.state import Job, Memo\n",
+                "from shared.job.state import Job, Memo, with_retries\n",
+            ),
             (
                 STATUS,
                 "        self._acts = asyncio.Event()\n",
@@ -329,7 +333,7 @@ PATCHES = (
             ),
             (
                 STATUS,
-                "        steps = decide(history.job, self._kinds)\n",
+                "        steps = self._steps(history.job)\n",
                 "        job, counted = history.job, self._counted[history.job.key]\n"
                 "        restarts = len(counted - {job.attempt.number})\n"
                 "        steps = decide(with_retries(job, restarts=restarts), self._kinds)\n"
