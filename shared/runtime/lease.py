@@ -98,7 +98,7 @@ class Lease:
                 # A lease that expired during its own renewal was lost too: `held` was false meanwhile.
                 if owner and (not self.held() or self.term != term):
                     owner = False
-                    log.warning("lease lost", lease=self._key)
+                    log.warning("lease lost", lease=self._key, why=self.trouble or "it was not renewed in time")
                 if self.held() and not owner:
                     owner = True
                     log.info("lease acquired", lease=self._key)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 import pytest
+from structlog.testing import capture_logs
 
 from shared.errors import Refused, Transient
 from shared.eventlog import Bucket, Revised
@@ -191,6 +192,17 @@ async def test_there_are_never_two_holders_whatever_happens_to_the_line():
             assert len(holders) <= 1
             seen.update(replicas.index(holder) for holder in holders)
     assert len(seen) > 1, "the lease changed hands"
+
+
+async def test_a_lease_that_is_lost_says_what_the_log_answered():
+    line = Weather(await a_bucket())
+    with capture_logs() as said:
+        async with Replica(line, "a").alive() as a:
+            await until(a.lease.held, "the lease")
+            line.down = True
+            await until(lambda: [each for each in said if each["event"] == "lease lost"], "the line about it")
+    (why,) = [each["why"] for each in said if each["event"] == "lease lost"]
+    assert why == "the log does not answer"
 
 
 async def test_a_holder_without_the_log_stops_before_its_lease_can_expire():
