@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import msgspec
 import pytest
 
 from services.watcher.core.budgets import Limits
@@ -17,7 +18,8 @@ from shared.frameworks.scale_requests import SCALEOUTS
 from shared.job.events.catalog import read_event
 from shared.job.events.watcher import ProgressReported
 from shared.job.naming import ATTEMPT, JOB_UID, ROLE, Uid
-from tests.kit.builders import report_body
+from shared.job.views import Exit
+from tests.kit.builders import report_body, worker
 from tests.kit.kubelet import NAMESPACE
 from tests.kit.services import AUTHORS
 from tests.kit.world import TRAININGJOBS, World, a_scale_out, a_training_job
@@ -340,6 +342,23 @@ async def test_the_checkpoint_of_a_pod_that_comes_and_goes_before_the_log_has_it
     await world.until(lambda: bool(world.count("CheckpointTaken")), "its checkpoint is recorded")
     await world.pass_seconds(2)
     assert not watcher._cache._ended_of
+
+
+@pytest.mark.parametrize(("attempt", "kept"), [(0, False), (1, True), (2, False)])
+async def test_the_newest_checkpoint_of_the_next_attempt_is_kept_until_the_log_is_read_to_there(
+    world: World, attempt: int, kept: bool
+):
+    await world.trains(workers=2)
+    report(world, current_step=9, checkpoint_step=9)
+    await world.quiet()
+    for step in (7, 8, 6):
+        ends = (Exit("main", 143, checkpoint=step),)
+        pod = msgspec.structs.replace(worker(step, phase="Failed", exits=ends), attempt=attempt)
+        world.seen().set_pod((NAMESPACE, pod.name), (world.job().key, pod))
+        world.seen().set_pod((NAMESPACE, pod.name), None)
+    await world.pass_seconds(2)
+    found = [end.checkpoint for pod in world.seen().ended_of(world.job().key) for end in pod.exits]
+    assert found == ([8] if kept else [])
 
 
 @pytest.mark.parametrize("takes_over", [False, True])
