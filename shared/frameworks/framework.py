@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from shared.cluster import Resource
+from shared.cluster.kinds import AUTOSCALERS
 from shared.cluster.objects import Custom
 from shared.frameworks.runtimes import Reference, RuntimeKind
 from shared.frameworks.schemas import Definition, Document
@@ -110,9 +111,24 @@ class PodRenderer(ABC):
         """The ports of the Services; a headless Service needs none."""
         return []
 
+    def metrics(self, manifest: Custom) -> list[Document]:
+        """By which the autoscaler of a job that is `autoscaled` changes the number of workers."""
+        return []
+
     def autoscaler(self, manifest: Custom, spec: JobSpec, key: JobKey) -> Document:
         """The HorizontalPodAutoscaler of a job that is `autoscaled`."""
-        return {}
+        target = {"apiVersion": self.resource.api_version, "kind": self.resource.kind, "name": key.name}
+        return {
+            "apiVersion": AUTOSCALERS.api_version,
+            "kind": AUTOSCALERS.kind,
+            "metadata": metadata(self, key, key.name),
+            "spec": {
+                "scaleTargetRef": target,
+                "minReplicas": spec.worker.min_replicas,
+                "maxReplicas": spec.worker.max_replicas,
+                "metrics": self.metrics(manifest),
+            },
+        }
 
     def hosts_files(self, key: JobKey, spec: JobSpec, members: Sequence[WorkerName]) -> dict[str, str]:
         """Render the hosts files, by name; empty for a framework without them."""

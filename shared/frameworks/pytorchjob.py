@@ -7,9 +7,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from shared.cluster.kinds import AUTOSCALERS
 from shared.cluster.objects import Custom
-from shared.frameworks.framework import PodContext, metadata
+from shared.frameworks.framework import PodContext
 from shared.frameworks.kubeflow import FREE, KubeflowJob, OfTrainingOperator, is_type
 from shared.frameworks.model import Field, Written, choice, flag, items, number, text
 from shared.frameworks.reading import MOST_WORKERS, Fields
@@ -23,8 +22,8 @@ from shared.frameworks.rendezvous import (
 )
 from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
 from shared.frameworks.schemas import ANYTHING, Definition, Document, Scale, fixed, rule
-from shared.job.naming import JobKey
 from shared.job.spec import RENDEZVOUS, WORKER, Elasticity, Handling, JobSpec, RoleSpec
+from shared.untrusted import at, objects
 
 FIELD = "elasticPolicy"
 BACKENDS = ("", C10D, "etcd", "etcd-v2")
@@ -212,20 +211,8 @@ class PyTorchJob(KubeflowJob):
             return parsed
         return msgspec.structs.replace(parsed, elasticity=Elasticity(), autoscaled=bool(elastic.metrics))
 
-    def autoscaler(self, manifest: Custom, spec: JobSpec, key: JobKey) -> Document:
-        target = {"apiVersion": self.resource.api_version, "kind": self.resource.kind, "name": key.name}
-        worker = spec.worker
-        return {
-            "apiVersion": AUTOSCALERS.api_version,
-            "kind": AUTOSCALERS.kind,
-            "metadata": metadata(self, key, key.name),
-            "spec": {
-                "scaleTargetRef": target,
-                "minReplicas": worker.min_replicas,
-                "maxReplicas": worker.max_replicas,
-                "metrics": manifest.spec[FIELD]["metrics"],
-            },
-        }
+    def metrics(self, manifest: Custom) -> list[Document]:
+        return objects(at(manifest.spec, FIELD, "metrics"))
 
     def handle(self, spec: Fields, roles: tuple[RoleSpec, ...]) -> Handling:
         names = [role.name for role in roles]

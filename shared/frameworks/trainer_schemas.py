@@ -75,7 +75,7 @@ class ElasticPolicy(Written):
     min_nodes = number("maxNodes when absent.", 1, reading.MOST_WORKERS)
     max_nodes = number("minNodes when absent.", 1, reading.MOST_WORKERS)
     max_restarts = number("How often torchrun begins again within a pod.")
-    metrics = Field({"type": "array", "items": schemas.ANYTHING}, Fields.raw)
+    metrics = Field({"type": "array", "items": schemas.ANYTHING}, Fields.parts)
 
 
 TRAIN_JOB = Definition(

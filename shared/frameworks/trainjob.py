@@ -318,6 +318,9 @@ class TrainJob(Framework):
         key, slot = key_of(manifest), Slot(0, LAUNCHER if name == LAUNCHER_JOB else WORKER, 0)
         return slot_labels(self, key, slot) | _labels(key, slot, name)
 
+    def metrics(self, manifest: Custom) -> list[Document]:
+        return objects(at(runtime_spec(manifest), "mlPolicy", "torch", "elasticPolicy", "metrics"))
+
     def template_path(self, manifest: Custom, role: str) -> str:
         jobs = replicated_jobs(manifest.spec, runtime_spec(manifest))
         return path_of(LAUNCHER_JOB if role == LAUNCHER else node_job(jobs)) + ".template"

@@ -70,7 +70,6 @@ _LABEL = re.compile(reading.DNS_LABEL)
 
 IGNORED: Mapping[str, str] = {
     "podGroupPolicy": "no PodGroup is made; what a gang scheduler reads belongs in the pod templates",
-    "mlPolicy.torch.elasticPolicy.metrics": "no HorizontalPodAutoscaler is made; create one for the job",
     "template.metadata": "no JobSet is made; labels and annotations belong in the pod templates",
     "template.spec.failurePolicy": "a pod that fails is replaced up to backoffLimit, and then the job fails",
     "template.spec.startupPolicy": "all nodes start at once, and a launcher when they are Ready",
@@ -155,6 +154,7 @@ def parsed(
         if policy == "mpi"
         else msgspec.structs.replace(REPLICATED, succeeds=succeeds, elastic=elastic, services="Job"),
         elasticity=Elasticity() if elastic else None,
+        autoscaled=elastic and bool(torch.part("elasticPolicy").parts("metrics")),
         slots_per_worker=_slots(manifest, trainer, mpi) if policy == "mpi" else 1,
         attach_mode="ssh" if policy == "mpi" else "",
         clean_pod_policy="Running",

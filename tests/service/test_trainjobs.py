@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shared.cluster.kinds import CONFIGMAPS, PODS, SERVICES
+from shared.cluster.kinds import AUTOSCALERS, CONFIGMAPS, PODS, SERVICES
 from shared.cluster.objects import Custom
 from shared.errors import Refused, Transient
 from shared.frameworks.kinds import Kinds
@@ -345,11 +345,16 @@ async def test_processes_of_jax_meet_at_the_first_one():
 
 async def test_an_elastic_job_of_torch_grows_and_shrinks_by_its_number_of_nodes():
     async with Play() as world:
-        world.runtime(torch_runtime(elasticPolicy={"minNodes": 1, "maxNodes": 3, "maxRestarts": 5}))
+        cpu = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization"}}}
+        elastic = {"minNodes": 1, "maxNodes": 3, "maxRestarts": 5, "metrics": [cpu]}
+        world.runtime(torch_runtime(elasticPolicy=elastic))
         world.play(trainer={"numNodes": 2})
         await world.comes_to("Running")
         env = variables(world.pods()["mnist-node-0-0"].manifest)
         assert (env["PET_NNODES"], env["PET_RDZV_ENDPOINT"]) == ("1:3", "mnist-rdzv-0.mnist:29500")
+        (scaler,) = [held.manifest for held in world.store.find(AUTOSCALERS)]
+        target = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "name": "mnist"}
+        assert scaler["spec"] == {"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 3, "metrics": [cpu]}
         world.edit({"trainer": {"numNodes": 3}})
         await world.until(lambda: len(world.pods()) == 4)
         world.change_runtime("newer")
