@@ -38,6 +38,9 @@ class MemoryJournal:
         """
         self.events: list[Stored] = []
         self._genesis = identity
+        self.purged: dict[int, int] = {}
+        """The sequences of events that were removed, each with the log's end at that time."""
+        self.restored = False
         self.archived: list[Part] = []
         self.listeners: list[Callable[[Stored], None]] = []
         """Called with each event at the moment of its append."""
@@ -88,8 +91,22 @@ class MemoryJournal:
     def restore(self, length: int) -> None:
         """Forget all events but the first `length`, as a backup had them; the buckets stay."""
         del self.events[length:]
-        self._last = {Subject.parse(event.subject)._replace(type="").scope: event for event in self.events}
+        self.restored = True
+        self.purged = {sequence: end for sequence, end in self.purged.items() if end <= length}
+        self._note_last()
         self._by_id = {event.event_id: event.sequence for event in self.events}
+
+    def purge(self, subject: str, before: int) -> list[Stored]:
+        """Remove the events under a filter that come before a sequence, and return them."""
+        there = (event for event in self.events[: before - 1] if event.sequence not in self.purged)
+        removed = [event for event in there if matches(subject, event.subject)]
+        self.purged |= dict.fromkeys((event.sequence for event in removed), len(self.events))
+        self._note_last()
+        return removed
+
+    def _note_last(self) -> None:
+        there = (event for event in self.events if event.sequence not in self.purged)
+        self._last = {Subject.parse(event.subject)._replace(type="").scope: event for event in there}
 
     def last(self, scope: str, behind: int = 0) -> Stored | None:
         """The last event of a scope, as a server says that lags `behind` by so many events."""
@@ -99,10 +116,13 @@ class MemoryJournal:
 
     def end(self, subjects: tuple[str, ...], behind: int = 0) -> int:
         """The sequence of the last event on these subjects, as a server says that lags `behind` by so many events."""
+        if not subjects:
+            return len(self.events) - min(behind, len(self.events))
         return next((event.sequence for event in self._newest(behind) if _selected(event, subjects)), 0)
 
     def _newest(self, behind: int) -> Iterator[Stored]:
-        return islice(reversed(self.events), behind, None)
+        there = (event for event in reversed(self.events) if event.sequence not in self.purged)
+        return islice(there, behind, None)
 
     def next_revision(self) -> int:
         self._revision += 1
@@ -184,7 +204,7 @@ class MemoryEventLog:
         while not self._closed:
             found: list[Stored] = []
             while position < len(events) and len(found) < BATCH:
-                if _selected(events[position], subjects):
+                if _selected(events[position], subjects) and position + 1 not in self._journal.purged:
                     found.append(events[position])
                 position += 1
             rest = range(position, len(events))

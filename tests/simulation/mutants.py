@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from services.archive import archiving
 from services.scaler import shell as scaler_shell
 from services.scaler.core import commands, membership, scale
 from services.scaler.core import decide as scaler_decide
@@ -45,12 +46,15 @@ from shared.job.timers import TIME_TO_LIVE, Timer
 from shared.job.views import Member
 from shared.runtime import run as runtime_run
 from shared.runtime.appends import Appends
+from shared.telling.reading import line_of
+from shared.telling.sealed import Copy
 from tests.memory.eventlog import MemoryJournal
 from tests.simulation.loop import PROCESS
 from tests.simulation.network import Rates
 from tests.simulation.plan import (
     AnyStep,
     Apply,
+    Archive,
     Cut,
     Delete,
     Edit,
@@ -139,6 +143,13 @@ def _sealed(*steps: AnyStep, seal_after: int = 1) -> Plan:
 A_LATE_FACT = _sealed(Pause(at=0.1145, replica="scheduler-1", seconds=25.0))
 """A scheduler stands still while it makes a Secret, until its job is sealed."""
 A_RETURN = _sealed(Return(at=20.0, job="resnet"))
+
+
+def an_archive(*steps: AnyStep, seals: float = 0.0) -> Plan:
+    """Two jobs are deleted, sealed, archived and purged, one after the other, and a third one lives."""
+    others = [msgspec.structs.replace(_job(), job=name) for name in ("other", "lives")]
+    plan = _sealed(*others, Delete(at=9.0, job="other"), *steps)
+    return msgspec.structs.replace(plan, steps=tuple(sorted(plan.steps, key=lambda step: step.at)), archive=seals)
 
 
 def _no_limit(patch: pytest.MonkeyPatch) -> None:
@@ -521,6 +532,31 @@ _sealed_at_once = _set((deadlines, "Timer", lambda anchor, name, seconds: Timer(
 _sealed_with_a_checkpoint = _set((Checkpoints, "remove", _nothing))
 _late_facts_hold = _set((fold, "may_follow_a_seal", lambda subject: False))
 _seals_forgotten = _set((fold.Histories, "sealed", lambda self, key: 0))
+_next_step = archiving.next_step
+
+
+def _steps(change: Callable[..., Any]) -> Callable[[pytest.MonkeyPatch], None]:
+    """The archiver takes another step than the next one."""
+    return _set((archiving, "next_step", change))
+
+
+_purged_first = _steps(lambda sealed, *rest, **more: _next_step(sealed, *rest, **more) if sealed.purged else "purge")
+_dropped_first = _steps(lambda sealed, *_, **__: "drop")
+_never_purged = _steps(lambda *args, **more: None if (step := _next_step(*args, **more)) == "purge" else step)
+_never_copied = _steps(lambda *_, **__: None)
+_never_compared = _set((Copy, "fault", property(lambda self: "" if self.parts else None)))
+_purged_with_all = _set((archiving, "history_filters", lambda key: (f"*.{key.namespace}.>",)))
+_another_archived = _set((archiving, "line_of", lambda stored: line_of(stored).replace("2030-", "2031-")))
+
+
+def _purged_unread(patch: pytest.MonkeyPatch) -> None:
+    async def unread(self: Any, sealed: Any, subject: str) -> None:
+        await self._store(sealed, subject)
+        sealed.kept = True
+
+    patch.setattr(archiving.Archiver, "_copy", unread)
+
+
 _sealed_and_kept = _set((fold.Histories, "_drop", lambda self, history: None))
 _trains_with_any = _set((capacity, "is_enough", lambda job, members: True))
 _grows_at_once = _set((capacity, "may_grow", lambda job: True))
@@ -623,4 +659,12 @@ MUTANTS = (
     Mutant("a fact that comes after the seal holds the job", "I11", _late_facts_hold, A_LATE_FACT),
     Mutant("a sealed job whose resource comes back begins again", "I43", _seals_forgotten, A_RETURN),
     Mutant("a service keeps a job that is sealed", "I43", _sealed_and_kept, _sealed()),
+    Mutant("a history is purged before it is copied", "I52", _purged_first, an_archive()),
+    Mutant("a history is purged before its copy was read back", "I52", _purged_unread, an_archive()),
+    Mutant("a copy is not compared with the seal", "I52", _never_compared, an_archive(Archive(at=3.0))),
+    Mutant("more is purged than the sealed history", "I52", _purged_with_all, an_archive()),
+    Mutant("the archive has other events than the log", "I52", _another_archived, an_archive()),
+    Mutant("a seal leaves the log with a history that was never copied", "I52", _dropped_first, an_archive()),
+    Mutant("a history stays in the log after it was archived", "I53", _never_purged, an_archive()),
+    Mutant("a history is never archived", "I53", _never_copied, an_archive()),
 )

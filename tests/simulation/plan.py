@@ -226,6 +226,13 @@ class Return(Step, frozen=True):
     job: str
 
 
+class Archive(Step, frozen=True):
+    """The archive stores other bytes than it is given, once; or it comes back from a backup without its newest."""
+
+    lost: int = 0
+    """Messages; 0 for other bytes."""
+
+
 class Nonsense(Step, frozen=True):
     """The log gets an event about a job that this release cannot read; one that is optional may be passed over."""
 
@@ -260,6 +267,7 @@ AnyStep = (
     | Restore
     | Nonsense
     | Return
+    | Archive
 )
 
 
@@ -293,6 +301,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """True if pods find places together, and a person deletes some PodGroups."""
     seal_after: int | None = None
     """Seconds after which the history of a job that is gone is sealed; None for never."""
+    archive: float | None = None
+    """Seconds for which the log keeps a seal whose history was archived; None without an archive."""
 
     @property
     def seconds(self) -> float:
@@ -407,7 +417,26 @@ def _sealed(plan: Plan) -> Plan:
             if isinstance(step, Delete) and not (step.pod or step.request or step.orphan) and chance.random() < 0.3:
                 at = step.at + seal_after + chance.uniform(0, BUSY_SECONDS)
                 steps.append(Return(at=at, namespace=step.namespace, job=step.job))
-    return msgspec.structs.replace(plan, steps=tuple(sorted(steps, key=lambda step: step.at)), seal_after=seal_after)
+    sealed = msgspec.structs.replace(plan, steps=tuple(sorted(steps, key=lambda step: step.at)), seal_after=seal_after)
+    return _archived(sealed)
+
+
+def _archived(plan: Plan) -> Plan:
+    """The plan with an archive; its archivers have troubles of their own, and it may lose what it has; drawn apart."""
+    chance = Random(f"{plan.seed} archive")
+    steps: list[AnyStep] = [*plan.steps]
+    for _ in range(chance.randint(0, 4)):
+        at, replica = chance.uniform(1, BUSY_SECONDS), f"archiver-{chance.randint(0, 1)}"
+        trouble: tuple[AnyStep, ...] = (
+            Kill(at=at, replica=replica, after=chance.randint(0, 200), down=chance.uniform(0, 3)),
+            Pause(at=at, replica=replica, seconds=chance.uniform(1, 8)),
+            Cut(at=at, replica=replica, server="log", seconds=chance.uniform(1, 8)),
+            Archive(at=at),
+            Archive(at=at, lost=chance.choice((1, 3, 100))),
+        )
+        steps.append(chance.choices(trouble, (5, 5, 3, 3, 1))[0])
+    steps.sort(key=lambda step: step.at)
+    return msgspec.structs.replace(plan, steps=tuple(steps), archive=chance.choice((20.0, 40.0)))
 
 
 def _reporting(plan: Plan) -> Plan:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 import structlog
@@ -16,7 +17,7 @@ import structlog
 from shared.cluster import Resource
 from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
 from shared.errors import Conflict, Refused
-from shared.eventlog import Entry, Stored
+from shared.eventlog import Entry, Stored, parts
 from shared.eventlog.account import HEADS
 from shared.eventlog.subject import Subject
 from shared.frameworks.queueing import WORKLOADS
@@ -29,6 +30,7 @@ from tests.memory.eventlog import MemoryJournal
 from tests.memory.store import MemoryStore
 from tests.memory.watching import Held
 from tests.simulation import plan as steps
+from tests.simulation.archives import ARCHIVERS, ArchiverReplica, Archives
 from tests.simulation.invariants import Checker
 from tests.simulation.kueue import Kueue, beyond_quota, kept_after_the_end, quota_twice
 from tests.simulation.loop import SimulatedLoop, outside
@@ -75,7 +77,9 @@ def simulate(plan: steps.Plan, *listeners: Callable[[Stored], None]) -> Outcome:
 
     Each event of the log is told to `listeners`.
     """
-    with asyncio.Runner(loop_factory=SimulatedLoop) as runner, _silence(), nothing_real():
+    # A history has several parts in the archive.
+    small = patch.object(parts, "PART_BYTES", 1_000)
+    with asyncio.Runner(loop_factory=SimulatedLoop) as runner, _silence(), nothing_real(), small:
         return runner.run(Simulation(plan, listeners).run())
 
 
@@ -138,7 +142,10 @@ class Simulation:
             self._trainers = Trainers(self._store, plan.seed, plan.reports, watchers)
             self._platform.last_words = self._trainers.last_words
             self._checker.trainings = TrainingDemands(self._trainers)
-        for replica in self._replicas.values():
+        self._archives = Archives(self._journal, self._checker.fault)
+        self._archivers = {name: self._archiver(number) for number, name in enumerate(ARCHIVERS)}
+        self._processes = self._replicas | (self._archivers if plan.archive is not None else {})
+        for replica in self._processes.values():
             replica.start()
         for step in plan.steps:
             loop.call_later(step.at, self._take, step)
@@ -177,6 +184,20 @@ class Simulation:
             seal_after=plan.seal_after,
         )
 
+    def _archiver(self, number: int) -> Replica:
+        plan, chance = self._plan, Random(f"{self._plan.seed} archiver {number}")
+        return ArchiverReplica(
+            self._archives,
+            plan.archive or 0.0,
+            number,
+            journal=self._journal,
+            store=self._store,
+            kinds=KINDS,
+            chance=chance,
+            links=(Link(chance, plan.to_cluster), Link(chance, plan.to_log)),
+            acting=lambda work, key: work(),
+        )
+
     def _as(self, author: str, key: JobKey | None, work: Callable[[], Any]) -> Any:
         """The store does the work of a service's call for a job."""
         self._actor, self._acts_for = author, key
@@ -197,7 +218,7 @@ class Simulation:
     def _break_off(self, why: str) -> None:
         """The run proves nothing more: no service reaches anything from now on."""
         self._checker.fault(why)
-        for replica in self._replicas.values():
+        for replica in self._processes.values():
             replica.to_cluster.closed = replica.to_log.closed = True
 
     def _broken(self, _: object, context: dict[str, Any]) -> None:
@@ -300,9 +321,9 @@ class Simulation:
             case steps.Pause():
                 self._pause(step)
             case steps.Cut():
-                self._cut([self._replicas[step.replica]], step.server, step.seconds)
+                self._cut([self._processes[step.replica]], step.server, step.seconds)
             case steps.Outage():
-                self._cut([*self._replicas.values()], step.server, step.seconds)
+                self._cut([*self._processes.values()], step.server, step.seconds)
             case steps.Watches():
                 if step.compacted:
                     store.compact()
@@ -336,6 +357,10 @@ class Simulation:
                 resource, held = self._went.get((step.namespace, step.job), (None, None))
                 if resource is not None and held is not None and held.metadata["uid"] in self._checker.sealed:
                     store.bring_back(resource, held)
+            case steps.Archive(lost=0):
+                self._archives.damaging = True
+            case steps.Archive():
+                self._archives.restore(step.lost)
             case steps.Nonsense():
                 if (resource := self._resource(step)) is not None:
                     self._garble(step, store.get(resource, step.namespace, step.job))
@@ -347,7 +372,7 @@ class Simulation:
 
     def _restore(self, step: steps.Restore) -> None:
         self._restored = True
-        for replica in self._replicas.values():
+        for replica in self._processes.values():
             replica.kill()
             replica.disconnect()
             self._later(DOWN_SECONDS, replica.start)
@@ -377,7 +402,7 @@ class Simulation:
         return next((kind for kind in kinds if self._store.get(kind, step.namespace, step.job) is not None), None)
 
     def _kill(self, step: steps.Kill) -> None:
-        replica = self._replicas[step.replica]
+        replica = self._processes[step.replica]
         process = replica.process
         if process is None:
             return
@@ -390,7 +415,7 @@ class Simulation:
         process.dies_at, process.killed = process.steps + step.after, killed
 
     def _pause(self, step: steps.Pause) -> None:
-        process = self._replicas[step.replica].process
+        process = self._processes[step.replica].process
         if process is not None and not process.paused:
             process.pause()
             self._later(step.seconds, process.go_on)
@@ -434,7 +459,8 @@ class Simulation:
                 # What another operator made has its labels and its owner.
                 if not (labels and owners):
                     self._store.remove(resource, *held.at)
-        for replica in self._replicas.values():
+        self._archives.repair()
+        for replica in self._processes.values():
             for link in (replica.to_cluster, replica.to_log):
                 link.cut, link.rates = False, Rates()
             replica.skew = 0.0
@@ -470,9 +496,16 @@ class Simulation:
             if self._changes() != changes:
                 since, changes = loop.time(), self._changes()
             still = loop.time() - since
-            if still >= BACK_OFF_SECONDS or (still >= QUIET_SECONDS and self._checker.over()):
+            over = still >= QUIET_SECONDS and self._checker.over() and not self._unarchived()
+            if over or still >= BACK_OFF_SECONDS:
                 return True
         return False
+
+    def _unarchived(self) -> list[str]:
+        """What the archiver has still to do; after a loss nothing is asked for."""
+        if self._plan.archive is None or self._restored or self._archives.lost:
+            return []
+        return self._archives.left(sealed.job.key for sealed in self._checker.sealed.values())
 
     def _accept(self) -> None:
         """A person accepts every head that the log does not lead to."""
@@ -486,7 +519,7 @@ class Simulation:
                     self._store.patch(resource, job.key.namespace, job.key.name, {"metadata": accepted})
 
     def _changes(self) -> int:
-        return len(self._journal.events) + self._store.version
+        return len(self._journal.events) + len(self._journal.purged) + self._store.version
 
     def _end(self, quiet: bool) -> None:
         held = [
@@ -502,6 +535,8 @@ class Simulation:
         for uid in () if self._restored else self._checker.sealed:
             if uid in self._journal.buckets[HEADS]:
                 self._checker.fault(f"I43 the checkpoint of {uid} is kept, and its history is sealed")
+        for why in self._unarchived():
+            self._checker.fault(why)
         jobs = [history.job for history in self._checker.known]
         for why in kept_after_the_end(
             self._store, [job.key.uid for job in jobs if job.over and not job.resource.orphan]
@@ -509,9 +544,11 @@ class Simulation:
             self._checker.fault(why)
         for why in quota_twice(self._store):
             self._checker.fault(why)
-        for name, replica in self._replicas.items():
+        for name, replica in self._processes.items():
             for why in replica.ended:
                 self._checker.fault(f"the {name} ended by itself: {why}")
+            if name in ARCHIVERS:
+                continue
             if replica.runtime is None:
                 self._checker.fault(f"the {name} does not run")
             else:
@@ -535,7 +572,7 @@ class Simulation:
     async def _stop(self) -> None:
         """End every task, those of killed processes too."""
         self._stopping = True
-        for replica in self._replicas.values():
+        for replica in self._processes.values():
             replica.close()
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:

@@ -56,12 +56,9 @@ def as_test(plan: Plan, faults: tuple[str, ...]) -> str:
     if plan.strikes:
         strikes = ", ".join(map(_source, plan.strikes))
         named = f"        strikes=({strikes},),\n{named}"
-    if plan.room:
-        named = f"        room={plan.room},\n{named}"
-    if plan.reports:
-        named = f"        reports={plan.reports},\n{named}"
-    if plan.seal_after is not None:
-        named = f"        seal_after={plan.seal_after},\n{named}"
+    for name in ("room", "reports", "seal_after", "archive"):
+        if (value := getattr(plan, name)) not in (0, None):
+            named = f"        {name}={value},\n{named}"
     return (
         f"def test_seed_{plan.seed}():\n{said}\n    plan = Plan(\n        seed={plan.seed},\n        steps=(\n{steps}\n"
         f"        ),\n{named}\n    )\n    assert not simulate(plan).faults\n"

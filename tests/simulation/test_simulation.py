@@ -16,13 +16,14 @@ from shared.job.naming import STALL_TIMEOUT
 from shared.telling.reading import Reading
 from shared.telling.report import reported
 from tests.kit.services import AUTHORS
+from tests.simulation.archives import ARCHIVERS
 from tests.simulation.loop import PROCESS, Process, SimulatedLoop
 from tests.simulation.manifests import KINDS
 from tests.simulation.matrix import PROTOCOLS, STEADY, cells
 from tests.simulation.matrix import plan_of as broken_plan_of
-from tests.simulation.mutants import A_LATE_FACT, A_RETURN, MUTANTS, Mutant
+from tests.simulation.mutants import A_LATE_FACT, A_RETURN, MUTANTS, Mutant, an_archive
 from tests.simulation.network import LONGEST_LATE_SECONDS, Link, Rates
-from tests.simulation.plan import FORGED, Apply, Delete, Edit, Lie, Node, Plan, plan_of
+from tests.simulation.plan import FORGED, Apply, Archive, Delete, Edit, Kill, Lie, Node, Plan, Restore, plan_of
 from tests.simulation.run import simulate
 from tests.simulation.shrink import as_test
 
@@ -34,6 +35,9 @@ CHUNK = 8
 
 EVERY = 12
 """Of the cells of the crash matrix one in so many is run here: an event has 13, so each of them has its turn."""
+
+STEPS_OF_AN_ARCHIVER = 300
+"""The callbacks in which it archives two histories."""
 
 MOST_SEEDS = 150
 """A mutant that so many seeds do not catch lives."""
@@ -74,6 +78,23 @@ def test_a_fact_may_follow_a_seal_and_a_sealed_job_may_come_back():
         outcome = simulate(plan)
         assert not outcome.faults, as_test(plan, outcome.faults)
         assert reached in outcome.reached
+
+
+def test_an_archiver_that_is_killed_at_any_of_its_steps_loses_nothing_and_archives_nothing_twice():
+    for after in range(0, STEPS_OF_AN_ARCHIVER, EVERY):
+        kills = (Kill(at=4.5, replica=name, after=after, down=0.3) for name in ARCHIVERS)
+        plan = an_archive(*kills, seals=20.0)
+        outcome = simulate(plan)
+        assert not outcome.faults, as_test(plan, outcome.faults)
+
+
+@pytest.mark.parametrize("lost", [0, 1, 100], ids=["other bytes are stored", "a part is lost", "all is lost"])
+def test_an_archive_that_is_not_what_it_was_costs_the_log_nothing(lost: int):
+    for at in (4.5, 5.5, 10.0, 10.5):
+        for restores in ((), (Restore(at=at + 1.0, lost=9),)):
+            plan = an_archive(Archive(at=at, lost=lost), *restores, seals=20.0)
+            outcome = simulate(plan)
+            assert not outcome.faults, as_test(plan, outcome.faults)
 
 
 def test_a_person_removes_what_an_orphaned_job_left_in_the_way_of_the_next_one():
