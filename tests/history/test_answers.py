@@ -203,6 +203,31 @@ async def test_a_history_has_the_labels_that_its_job_has_now(log: Log):
     assert json.loads(await told(log, chosen))["items"] == []
 
 
+async def test_lists_share_one_search_for_the_last_event_where_the_newest_was_purged(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+):
+    searches: list[tuple[str, ...]] = []
+
+    class Searched(MemoryEventLog):
+        async def end(self, subjects: tuple[str, ...] = ()) -> int:
+            if len(subjects) > 1:
+                searches.append(subjects)
+                await asyncio.sleep(0.05)
+            return await super().end(subjects)
+
+    monkeypatch.setattr(answers, "BEHIND_SECONDS", 0.01)
+    assert log.journal.purge("*.team-b.>", len(log.journal.events) + 1)
+    reached, made = Searched(log.journal, user="history"), Answers(lambda: asyncio.sleep(0, reached), known_kinds())
+    found = await asyncio.gather(*(made.answer(Question(limit=limit)) for limit in range(1, 6)))
+    assert [len(json.loads(each.body)["items"]) for each in found] == [1, 2, 2, 2, 2]
+    assert len(searches) == 1
+    log.add(*a_running_job(2), name="new", uid="uid-8")
+    assert log.journal.purge("*.team-a.new.>", len(log.journal.events) + 1)
+    await made.answer(Question(limit=1))
+    assert len(searches) == 2, "the log has another end"
+    await made.view.stop()
+
+
 async def test_a_history_is_as_old_as_its_first_event_and_has_labels(log: Log):
     first = next(event.time for event in log.journal.events if ".resnet." in event.subject)
     metadata = json.loads(await told(log, RESNET))["metadata"]

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import cache
 from itertools import islice
 
 from shared.errors import Conflict, Refused
@@ -80,7 +81,7 @@ class MemoryJournal:
         )
         self.events.append(stored)
         # A seal's guard covers all of its job, the guard of a later decision also the seal.
-        self._last[subject._replace(type="").scope] = stored
+        self._last[_scope_of(entry.subject)] = stored
         self._by_id[entry.event_id] = stored.sequence
         self.wake()
         assert stored.sequence < self._most, f"a hot loop: {entry.subject}"
@@ -106,7 +107,7 @@ class MemoryJournal:
 
     def _note_last(self) -> None:
         there = (event for event in self.events if event.sequence not in self.purged)
-        self._last = {Subject.parse(event.subject)._replace(type="").scope: event for event in there}
+        self._last = {_scope_of(event.subject): event for event in there}
 
     def last(self, scope: str, behind: int = 0) -> Stored | None:
         """The last event of a scope, as a server says that lags `behind` by so many events."""
@@ -311,6 +312,11 @@ class MemoryBucket:
         revision = current.revision if current else 0
         if expect is not None and expect != revision:
             raise Conflict(f"write {key} in {self._name}: it is at revision {revision}, not at {expect}")
+
+
+@cache
+def _scope_of(subject: str) -> str:
+    return Subject.parse(subject)._replace(type="").scope
 
 
 def _selected(event: Stored, subjects: tuple[str, ...]) -> bool:

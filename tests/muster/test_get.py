@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 
@@ -283,6 +284,25 @@ async def test_a_watch_of_all_jobs_shows_new_ones(log: Log):
         assert json.loads(await anext(shown))["name"] == "resnet"
         log.add(observed(a_spec(2)), name="new", uid="uid-2")
         assert json.loads(await anext(shown))["name"] == "new"
+
+
+@pytest.mark.parametrize("gone", [False, True], ids=["as it is", "with --gone"])
+async def test_a_watch_leaves_out_jobs_that_were_gone_before(log: Log, gone: bool):
+    log.add(*a_running_job(2), JobGone(version=90), name="bygone", uid="uid-2")
+    log.add(*a_running_job(2))
+    async with aclosing(_changes(log, gone=gone)) as shown, asyncio.timeout(10):
+        assert [await anext(shown) for _ in range(1 + gone)] == ["bygone", "resnet"][not gone :]
+        log.add(PodsGone(uids=(Uid("pod-0"),)), name="bygone", uid="uid-2")
+        log.add(pods(worker(1, version=30, ready=False)))
+        assert await anext(shown) == ("bygone" if gone else "resnet")
+
+
+async def _changes(log: Log, **options: bool) -> AsyncGenerator[str, None]:
+    """The names of the jobs that a watch shows."""
+    watch = Options("team-a", output=Output.json, watch=True, **options)
+    async with aclosing(texts(MemoryEventLog(log.journal), watch, BUILT_IN)) as shown:
+        async for text in shown:
+            yield json.loads(text)["name"]
 
 
 async def test_a_watch_as_yaml_is_a_stream_of_documents(log: Log):

@@ -7,6 +7,7 @@ import asyncio
 import json
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import Any, cast
 
 import msgspec
@@ -98,8 +99,8 @@ class Archives:
             if not self.copied(key):
                 found.append(f"I53 {key} is sealed, and never archived")
             there = (event for event in self._of(key) if event.sequence not in self._journal.purged)
-            late = [event.subject for event in there if not is_seal(event) and self._before_its_seal(event)]
-            found += [f"I53 {subject} is archived, and never purged" for subject in late]
+            stay = [each for each in there if each.sequence < self._sealed(key) and not is_seal(each)]
+            found += [f"I53 {each.subject} at {each.sequence} is archived, and never purged" for each in stay]
         return found
 
     def _of(self, key: JobKey) -> list[Stored]:
@@ -107,9 +108,9 @@ class Archives:
         filters = history_filters(key)
         return [event for event in self._journal.events if any(matches(each, event.subject) for each in filters)]
 
-    def _before_its_seal(self, event: Stored) -> bool:
-        known = self._of(key_of(Subject.parse(event.subject)))
-        return any(is_seal(each) and each.sequence > event.sequence for each in known)
+    def _sealed(self, key: JobKey) -> int:
+        """The sequence of a job's last seal."""
+        return max((event.sequence for event in self._of(key) if is_seal(event)), default=0)
 
     def _find(self, query: dict[str, Any]) -> Message | None:
         if (last := query.get("last_by_subj")) is not None:
@@ -148,19 +149,19 @@ class Archives:
         return not self._journal.restored and not known.issuperset(lines)
 
     def _purge(self, stream: str, query: dict[str, Any]) -> int:
-        removed = self._journal.purge(query["filter"], query["seq"])
         assert stream != ARCHIVE, "no retention is simulated"
-        for event in removed:
-            key = key_of(Subject.parse(event.subject))
-            copied, what = self.copied(key), f"{event.subject} at {event.sequence}"
-            seals = [_seal(message) for message in self.messages if key_archived(message.subject) == key]
-            late = not is_decision(event.subject) and not self._before_its_seal(event)
-            there = seal_of(event.body) in seals if is_seal(event) else line_of(event) in copied or (late and seals)
-            if not there and not self.lost:
-                self._fault(f"I52 {what} is purged, and the archive does not have it")
+        removed = self._journal.purge(query["filter"], query["seq"])
+        for key, events in groupby(removed, lambda event: key_of(Subject.parse(event.subject))):
             mine = [message for message in self.messages if key_archived(message.subject) == key]
-            if any(self._read.get(message.seq) != message.data for message in mine):
-                self._fault(f"I52 {what} is purged, and its copy was not read back")
+            copied, sealed, seals = self.copied(key), self._sealed(key), [*map(_seal, mine)]
+            for event in events:
+                what = f"{event.subject} at {event.sequence} is purged, and"
+                late = event.sequence > sealed and not is_decision(event.subject) and seals
+                there = seal_of(event.body) in seals if is_seal(event) else late or line_of(event) in copied
+                if not there and not self.lost:
+                    self._fault(f"I52 {what} the archive does not have it")
+                if any(self._read.get(message.seq) != message.data for message in mine):
+                    self._fault(f"I52 {what} its copy was not read back")
         return len(removed)
 
 

@@ -4,10 +4,11 @@ import asyncio
 import json
 import ssl
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 import aiohttp
@@ -22,8 +23,14 @@ from shared.cluster.kinds import TOKENREVIEWS
 from shared.cluster.objects import TokenReview
 from shared.errors import Refused, Transient
 from shared.frameworks.pods import AUDIENCE, path_of
+from shared.job.events.catalog import AnyEvent
+from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
 from shared.process.serving import Certificate
+from shared.runtime.run import Runtime
+from tests.kit.builders import a_running_job
+from tests.kit.histories import KEY as HISTORY_KEY
+from tests.kit.histories import stored
 
 pytestmark = pytest.mark.real_time
 
@@ -276,3 +283,23 @@ async def test_pods_that_keep_their_connections_leave_room_for_another_ones_repo
         for task in crowd:
             task.cancel()
         await asyncio.gather(*crowd, return_exceptions=True)
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+async def test_a_report_on_its_way_is_not_stored_after_the_seal(sealed: bool):
+    history, stored_events = History(HISTORY_KEY), list[AnyEvent]()
+    for event in a_running_job():
+        history.fold(stored(history, event))
+
+    class OnItsWay:
+        async def append_until_stored(self, _: History, event: AnyEvent, still: Callable[[], AnyEvent | None]) -> None:
+            history.sealed = sealed
+            stored_events.extend(filter(None, [still()]))
+
+    runtime = SimpleNamespace(histories={HISTORY_KEY: history}, appends=OnItsWay())
+    reports = Reports(cast(Runtime, runtime), 1.0, lambda _: False, lambda: None)
+    reports.take(HISTORY_KEY, Uid("pod-0"), A_REPORT)
+    reports.flush(HISTORY_KEY)
+    await asyncio.sleep(0.01)
+    reports.forget(HISTORY_KEY)
+    assert [type(event).__name__ for event in stored_events] == ([] if sealed else ["ProgressReported"])
