@@ -485,13 +485,13 @@ class Memo(Generic[T]):
         """Keep the answers about `most` jobs, one of each."""
         self._ask = ask
         self._most = most
-        self._known: dict[JobKey, tuple[Job, T]] = {}
+        self._answers: dict[JobKey, tuple[Job, T]] = {}
 
     def __call__(self, job: Job) -> T:
-        known = self._known.pop(job.key, None)
+        known = self._answers.pop(job.key, None)
         if known is None or known[0] is not job:
             known = job, self._ask(job)
-        self._known[job.key] = known
-        if len(self._known) > self._most:
-            del self._known[next(iter(self._known))]
+        self._answers[job.key] = known
+        if len(self._answers) > self._most:
+            del self._answers[next(iter(self._answers))]
         return known[1]
