@@ -10,6 +10,7 @@ import secrets
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from shared.job.naming import key_of
 from shared.private import write_private
 from shared.process.http import send, write
 from shared.process.settings import Settings
+from shared.runtime.appends import stamp
 from shared.telling.reading import as_json_text, line_of
 from shared.telling.report import report_lines
 from shared.telling.shown import summary
@@ -173,13 +175,13 @@ class Page:
 
 
 def _shell(request: web.Request, title: str, view: str, without_scripts: str) -> web.Response:
-    root = f"/{root_of(request)}"
+    root, now = f"/{root_of(request)}", stamp(datetime.now(UTC))
     links = "".join(
         f'<a href="{root}/{path}"{" aria-current=page" if view == name else ""}>{name.title()}</a>'
         for name, path in (("jobs", ""), ("fleet", "fleet"))
     )
     text = (
-        f'<!doctype html><html lang="en" data-view="{view}" data-root="{root}"><meta charset="utf-8">'
+        f'<!doctype html><html lang="en" data-view="{view}" data-root="{root}" data-now="{now}"><meta charset="utf-8">'
         f'<meta name="viewport" content="width=device-width"><title>{escape(title)} - Muster</title>'
         f'<link rel="icon" href="data:,"><link rel="stylesheet" href="{root}/static/page.css">'
         f'<script type="module" src="{root}/static/page.js"></script>'

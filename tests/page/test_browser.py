@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
@@ -16,9 +17,10 @@ from shared.frameworks.kinds import BUILT_IN
 from shared.job.events.status import JobFailed
 from shared.job.events.watcher import ProgressReported
 from shared.job.naming import Uid
+from shared.runtime.appends import stamp
 from shared.telling.reading import event_of
 from shared.telling.targets import parse_target
-from tests.kit.builders import a_running_job, pods, worker
+from tests.kit.builders import a_running_job, a_spec, observed, pods, worker
 from tests.muster.test_why import a_restarted_job, a_scaled_job
 from tests.page.browser import PROGRAM, Tab, opened
 from tests.page.conftest import Memory
@@ -215,6 +217,24 @@ async def test_it_draws_5000_lanes_and_lists_10000_jobs_without_a_stutter(tab: T
     print(f"10,000 jobs: listed in {listing:.1f} s, scrolled with {scrolled:.0f} frames/s (95 % within {late:.0f} ms)")
     assert min(frames, scrolled) > 20
     assert await tab.run("document.querySelectorAll('tr').length") < 120
+
+
+async def test_a_browser_whose_clock_is_five_hours_off_tells_the_same_ages(tab: Tab, address: str, memory: Memory):
+    memory.add("resnet", *a_running_job(2))
+    began = stamp(datetime.now(UTC) - timedelta(minutes=90))
+    memory.rows["resnet"] = msgspec.structs.replace(memory.rows["resnet"], began=began)
+    for hours in (-5, 5):
+        wrong = f"{{ const now = Date.now; Date.now = () => now() + {hours} * 3600e3 }}"
+        await tab.send("Page.addScriptToEvaluateOnNewDocument", source=wrong)
+        await tab.go(address)
+        await tab.until(ROWS)
+        assert await tab.run("[...document.querySelectorAll('td')].some((cell) => cell.textContent === '1h')")
+
+
+async def test_a_job_that_never_held_a_place_is_shown(tab: Tab, address: str, memory: Memory):
+    memory.add("resnet", observed(a_spec(2)))
+    await tab.go(address + RESNET)
+    await tab.until("document.querySelector('.heading')?.textContent.includes('not taken on yet')")
 
 
 async def test_at_400_per_cent_a_page_is_as_wide_as_its_window(tab: Tab, address: str, memory: Memory):

@@ -2,7 +2,9 @@
 
 import { el, JobView, Rows } from "./draw.js";
 
-const { view, root } = document.documentElement.dataset;
+const { view, root, now: loaded } = document.documentElement.dataset;
+/** What the clock of the browser lacks of the server's, in milliseconds. */
+const behind = Date.parse(loaded) - Date.now();
 const main = document.getElementById("main");
 const trouble = el("p", { class: "trouble", role: "status" });
 main.replaceChildren(trouble);
@@ -67,9 +69,9 @@ function showJobs() {
   const address = (row) => `${root}/jobs/${path(row)}?uid=${encodeURIComponent(row.uid)}`;
   main.append(el("h1", {}, "Jobs"), el("div", { class: "filters" }, words, phases, el("label", {}, gone, " gone")), count, table.root);
   table.root.classList.add("tall");
-  let known = [], now = Date.now();
+  let known = [], now = 0;
   const show = () => {
-    now = Date.now();
+    now = Date.now() + behind;
     const asked = words.value.toLowerCase().split(/\s+/).filter(Boolean), phase = query.get("phase");
     const some = known.filter((row) => (gone.checked || !row.gone) && asked.every((word) => `${row.namespace} ${row.name} ${row.called} ${row.phase} ${row.note}`.toLowerCase().includes(word)));
     const counts = new Map();
