@@ -152,7 +152,7 @@ class LogChecker:
         at = At(stored.sequence, stored.time, stored.logged)
         why = account.note(before or Job(key=job.key), event, job, at)
         if why or (tag in LAST and (why := account.fault())):
-            self.fault(f"I52 {job.key} at {stored.sequence}: {why}")
+            self.fault(f"I54 {job.key} at {stored.sequence}: {why}")
         if before is None:
             return
         # An adopted job has the end that another operator, or a lost history, gave it.

@@ -651,7 +651,7 @@ MUTANTS = (
     Mutant("a training that hangs is never told", "I50", _never_stalled, A_TRAINING_THAT_HANGS),
     Mutant("a replacement counts as growth", "I42", _replacements_are_growth, A_NODE_THAT_GOES),
     Mutant("a replaced worker whose node stays never leaves", "I42", _those_with_replacements_stay, A_NODE_THAT_STAYS),
-    Mutant("a place that is leaving is in no bucket", "I52", _leaving_places_are_forgotten, A_SCALE_IN),
+    Mutant("a place that is leaving is in no bucket", "I54", _leaving_places_are_forgotten, A_SCALE_IN),
     Mutant("a job that is gone is never sealed", "I43", _never_sealed, _sealed()),
     Mutant("a job is sealed while it has pods", "I43", _sealed_with_pods, _sealed(seal_after=0)),
     Mutant("a job is sealed before its time", "I43", _sealed_at_once, _sealed(seal_after=20)),
