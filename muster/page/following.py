@@ -1,11 +1,11 @@
 """What the page knows of now: the table of jobs, and the events of the jobs that a browser has open."""
 
 import asyncio
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Iterator, MutableMapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
-from itertools import takewhile
 from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
@@ -113,12 +113,19 @@ class Table:
         self.news = News()
         self._told, self._room, self._person = told, room, person
         self.rows: dict[str, tuple[int, Shown]] = {}
-        """By uid, with the version at which it changed, the newest last."""
+        """By uid, with the version at which it changed."""
+        self._changes: list[tuple[int, Shown]] = []
+        """The rows in the order of their versions, among some that have changed again."""
 
     def since(self, version: int, most: int) -> tuple[int, list[Shown]]:
         """The first rows that changed after this version, and the version that they reach."""
-        newer = [*takewhile(lambda row: row[0] > version, reversed(self.rows.values()))][::-1]
-        return newer[most - 1][0] if len(newer) > most else self.news.version, [row for _, row in newer[:most]]
+        found = list[Shown]()
+        for at in range(bisect_left(self._changes, (version + 1,)), len(self._changes)):
+            if self._is_newest(change := self._changes[at]):
+                if len(found) == most:
+                    return change[0] - 1, found
+                found.append(change[1])
+        return self.news.version, found
 
     async def follow(self, look: Callable[[], AsyncGenerator[Shown, None]]) -> None:
         """Go on until it is refused, which is told."""
@@ -146,13 +153,19 @@ class Table:
             return
         if before is None and not self._room.take(self._person):
             raise Refused("too many jobs for this page: open the page of a single namespace", reason="TooManyRequests")
-        self.rows.pop(row.uid, None)
-        self.rows[row.uid] = self.news.version + 1, row
+        self.rows[row.uid] = change = self.news.version + 1, row
+        self._changes.append(change)
+        if len(self._changes) > 1.25 * len(self.rows) + 64:
+            self._changes = [*filter(self._is_newest, self._changes)]
         self.news.changed()
 
     def clear(self) -> None:
         self._room.give(self._person, amount=len(self.rows))
         self.rows.clear()
+        self._changes.clear()
+
+    def _is_newest(self, change: tuple[int, Shown]) -> bool:
+        return self.rows[change[1].uid] is change
 
 
 class Followed:

@@ -5,7 +5,7 @@ A history has the labels of its job, and some of its own.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from sys import intern
 
 import msgspec
@@ -20,6 +20,8 @@ LABELS = (NAME, KIND, PHASE, GONE)
 FIELDS = ("metadata.name", "metadata.namespace")
 """The fields by which a list is selected, as those of any custom resource."""
 LONGEST_VALUE = 63
+LONGEST, MOST_PARTS = 4096, 64
+"""The most characters of a selector, and its most parts: each part is compared with each row of a list."""
 
 
 def labels_of(name: str, kind: str, phase: str, own: Mapping[str, str], *, gone: bool) -> dict[str, str]:
@@ -35,10 +37,8 @@ _KEY = r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[A-Za-z0-9_.-
 _VALUE = r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9])?)?"
 _THERE = re.compile(rf"(!?)\s*({_KEY})")
 _EQUAL = re.compile(rf"({_KEY})\s*(==?|!=)\s*({_VALUE})")
-_AMONG = re.compile(rf"({_KEY})\s+(in|notin)\s*\(\s*({_VALUE}(?:\s*,\s*{_VALUE})*)\s*\)")
+_AMONG = re.compile(rf"({_KEY})\s+(in|notin)\s*\(([^()]*)\)")
 _PAIR = re.compile(f"{_KEY}={_VALUE}")
-_PARTS = re.compile(r",(?![^()]*\))")
-"""Commas outside of brackets."""
 
 
 def as_text(own: Mapping[str, str]) -> str:
@@ -66,7 +66,23 @@ class Requirement(msgspec.Struct, frozen=True):
 
 def labels(selector: str) -> tuple[Requirement, ...]:
     """The parts of a label selector; none for an empty one.  Raises `Refused` for what is none."""
-    return tuple(_label(part.strip()) for part in _PARTS.split(selector)) if selector.strip() else ()
+    if not selector.strip():
+        return ()
+    parts = [*_parts(selector)] if len(selector) <= LONGEST else ()
+    if not 0 < len(parts) <= MOST_PARTS:
+        raise Refused(f"a selector has at most {MOST_PARTS} parts and {LONGEST} characters", reason="Invalid")
+    return tuple(_label(part.strip()) for part in parts)
+
+
+def _parts(selector: str) -> Iterator[str]:
+    """What stands between the commas outside of brackets; in linear time, as anyone who reads lists writes it."""
+    began = depth = 0
+    for at, sign in enumerate(selector):
+        depth += (sign == "(") - (sign == ")")
+        if sign == "," and not depth:
+            yield selector[began:at]
+            began = at + 1
+    yield selector[began:]
 
 
 def fields(selector: str) -> tuple[Requirement, ...]:
@@ -84,7 +100,8 @@ def _label(part: str) -> Requirement:
         return Requirement(found[1], (found[3],), wanted=found[2] != "!=")
     if found := _AMONG.fullmatch(part):
         values = tuple(value.strip() for value in found[3].split(","))
-        return Requirement(found[1], values, wanted=found[2] == "in")
+        if all(re.fullmatch(_VALUE, value) for value in values):
+            return Requirement(found[1], values, wanted=found[2] == "in")
     raise Refused(f"{part[:64]!r} is no part of a selector: write key=value or key in (a,b)", reason="Invalid")
 
 

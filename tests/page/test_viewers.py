@@ -319,6 +319,7 @@ async def test_a_stream_of_many_jobs_that_nobody_reads_holds_little(site: Site, 
     row = msgspec.structs.replace(next(iter(view.table.rows.values()))[1], note="x" * 2000)
     for number in range(4_000):
         view.table.note(msgspec.structs.replace(row, uid=f"uid-{number}"))
+    view.table.note(msgspec.structs.replace(row, uid="uid-1", name="changed"))
     tracemalloc.start()
     async with site.get(browser, "-/api/jobs", "alice") as stream:
         await asyncio.sleep(0.5)
@@ -332,6 +333,7 @@ async def test_a_stream_of_many_jobs_that_nobody_reads_holds_little(site: Site, 
             assert len(rows) <= server.ROWS_AT_ONCE
             uids += [each["uid"] for each in rows]
     assert {*uids} == {*view.table.rows}
+    assert uids.count("uid-1") == 1, "as it is now"
 
 
 async def test_tables_share_rows_that_are_the_same_and_all_of_them_have_so_many():
