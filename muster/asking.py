@@ -53,6 +53,8 @@ LOOK_SECONDS = 2.0
 IDLE_SECONDS = 90.0
 """Seconds without data after which a stream is given up: one of events ends by itself before, a watch has bookmarks."""
 NDJSON = "application/x-ndjson"
+OUTDATED = "Outdated"
+"""The reason of a refusal: the history service does not know what is asked of it."""
 QUEUE_SECONDS = 3.0
 """Seconds for the question about a queue: the log explains a job also while the API server is away."""
 
@@ -274,10 +276,17 @@ async def _reported(
 async def report_of(
     source: Source, asked: Asked, namespace: str, kinds: Kinds, *, uid: str = "", since: str = ""
 ) -> Report:
-    """The report of the newest job of a name, or of the one with the uid.  Raises `Refused` if there is none."""
+    """The report of the newest job of a name, or of the one with the uid.
+
+    Raises `Refused` if there is none, or with the reason `OUTDATED`.
+    """
     if isinstance(source, KubeCluster):
         question = Question(namespace, asked.word, "report", uid=uid, since=since)
-        return msgspec.json.decode(await ask(source, question), type=Report)
+        found = msgspec.json.decode(await ask(source, question), type=Report)
+        if found.since != since:
+            why = f"the history service at {source.url} is older than --since: upgrade it, or leave --since out"
+            raise Refused(why, reason=OUTDATED)
+        return found
     histories, events = await everything_of(source, asked, namespace, uid=uid)
     _, history = find(histories, asked, namespace, uid=uid)
     return reported(history, events, kinds, until=stamp(datetime.now(UTC)), since=since)

@@ -281,7 +281,10 @@ def report(
     from muster.history import begin_of
     from shared.runtime.appends import stamp
 
-    begin = begin_of(since, datetime.now(UTC))
+    now = datetime.now(UTC)
+    begin = begin_of(since, now)
+    if begin is not None and begin > now:
+        raise typer.BadParameter(f"--since {since!r} is in the future; say a time that was")
     after = stamp(begin) if begin is not None else ""
     if as_json + as_csv + (html is not None) > 1:
         raise typer.BadParameter("--json and --csv print, and --html writes a file; say one of them")

@@ -18,9 +18,17 @@ import msgspec
 from shared.job.attempt import Vacancy
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import At
-from shared.job.events.scheduler import SlotsAssigned
-from shared.job.events.status import JobRestarting
-from shared.job.events.watcher import CheckpointTaken, ProgressReported
+from shared.job.events.scaler import HostsPublished
+from shared.job.events.scheduler import SlotsAssigned, SlotsReleased
+from shared.job.events.status import JobRestarting, JobSuspending
+from shared.job.events.watcher import (
+    CheckpointTaken,
+    LauncherLost,
+    NodeLost,
+    PodsGone,
+    PodsObserved,
+    ProgressReported,
+)
 from shared.job.naming import NO_UID, RESTART_REQUESTED, Slot
 from shared.job.policies import quota
 from shared.job.reasons import DISRUPTED, LAUNCHER_UNSCHEDULABLE, NO_ROOM, PREEMPTED, RENDEZVOUS_LOST
@@ -96,29 +104,40 @@ class Standings:
         self._causes: dict[Place, Standing] = {}
         """Of places that were lost and have not trained since."""
         self._furthest = 0
-        """The latest step that the training reported."""
+        """The latest step that the training reported since it counts as it does."""
+        self._step = 0
+        """The newest one."""
+        self._regrouped = False
+        """True if the group lost or changed something since that report."""
         self.repeats = False
-        """True from a report of an earlier step until one of the latest."""
+        """True from a report of an earlier step, after a change of the group, until one of the latest."""
 
     def note(self, before: Job, event: AnyEvent) -> None:
         """Note why the places of the next attempt, or of replacements, will not train for a while."""
+        self._regrouped = self._regrouped or _regroups(before, event)
         match event:
             case JobRestarting(reason=reason) if (cause := _of_restart(before, reason)) is not None:
                 for place, standing in self.of(before).items():
                     self._causes.setdefault(place, cause._replace(node=standing.node))
-            case ProgressReported(step=0):
-                # A program that begins says so before it reads its checkpoint; in a group that trained it is a new one.
-                if before.training.changed is None:
-                    self._furthest, self.repeats = 0, False
             case ProgressReported(step=int(step)):
-                self.repeats = step < self._furthest
-                self._furthest = max(step, self._furthest)
+                self._report(step)
             case SlotsAssigned(replaces=replaced, slots=slots) if replaced:
                 self.of(before)
                 # A replacement is a new place if it has a new index.
                 for old, new in zip(each(replaced), each(slots), strict=False):
                     if (cause := self._causes.get(_place(old))) is not None:
                         self._causes[_place(new)] = cause
+
+    def _report(self, step: int) -> None:
+        # A program that begins says so before it reads its checkpoint.
+        if step == 0 and self._regrouped:
+            return
+        # Fewer steps in a group that lost nothing are a new beginning: another program, or the next epoch.
+        if step >= self._furthest or (step < self._step and not self._regrouped):
+            self._furthest, self.repeats = step, False
+        elif self._regrouped:
+            self.repeats = True
+        self._step, self._regrouped = step, False
 
     def of(self, job: Job) -> dict[Place, Standing]:
         """Every place that the job holds; each state of a job is asked for in its turn, though not all of them."""
@@ -251,6 +270,21 @@ def _of_slot(job: Job, slot: Slot, pod: PodView | None, *, leaves: bool) -> Stan
     request = job.scaling.open_request
     joins = request is not None and slot in request.added
     return Standing("scaling" if joins else "training", node=node)
+
+
+def _regroups(job: Job, event: AnyEvent) -> bool:
+    """True if a group may go back to a checkpoint after the event: it lost or changed something."""
+    match event:
+        case PodsObserved(pods=pods):
+            known = job.pods.views
+            return any(
+                pod.phase != "Running" or pod.deleting or pod.restarts > known[pod.uid].restarts
+                for pod in pods
+                if pod.uid in known and known[pod.uid].phase == "Running"
+            )
+        case PodsGone() | LauncherLost() | NodeLost() | JobRestarting() | JobSuspending():
+            return True
+    return isinstance(event, SlotsAssigned | SlotsReleased | HostsPublished)
 
 
 def _incomplete(job: Job, found: dict[Place, Standing]) -> bool:

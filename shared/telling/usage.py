@@ -112,12 +112,12 @@ def requests_of(spec: JobSpec | None) -> Requests:
 
 
 def shares_of(ledger: Ledger, requests: Requests, until: str) -> list[Share]:
-    """The shares of a job, the longest first."""
+    """The shares of a job that took time, the longest first."""
     shares = [
         Share(*known, round(sum(of_roles.values()), 3), _hours(of_roles, requests))
         for known, of_roles in ledger.seconds(until).items()
     ]
-    return sorted(shares, key=_longest_first)
+    return sorted((share for share in shares if share.seconds), key=_longest_first)
 
 
 def _longest_first(share: Share) -> float:

@@ -1,6 +1,7 @@
 """`muster why` and `muster get` of a job that does not begin where it is."""
 
 from collections.abc import AsyncGenerator
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +9,7 @@ from muster import asking
 from muster import get as getting
 from muster.commands.arguments import named
 from muster.get import Options
+from muster.stack import Stack
 from shared.errors import Refused
 from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.process.settings import Settings
@@ -42,6 +44,15 @@ async def test_get_names_the_labels_that_the_namespace_of_a_job_lacks(
     await site.status("Running")
     await getting.get(settings, Options("default"))
     assert not capsys.readouterr().err, "every job has begun"
+
+
+async def test_of_a_stack_that_takes_jobs_from_every_namespace_no_label_is_missed(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for name, value in {**Stack(tmp_path).reader(), "KUBECONFIG": str(site.kubeconfig)}.items():
+        monkeypatch.setenv(name, value)
+    assert not await asking.outside(Settings(), "default")
+    assert not await asking.outside(Settings(), "default", named(NAME))
 
 
 async def test_why_says_that_a_job_is_left_to_the_controller_that_it_names(site: Site):

@@ -1,12 +1,18 @@
 """`muster report` of a namespace: where the time of places went, and what cost most."""
 
+import asyncio
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 import msgspec
 import pytest
+import typer
 
-from muster import usage
+from muster import asking, usage
+from muster.commands.jobs import report
 from muster.usage import lines
+from shared.cluster.kube import KubeCluster
+from shared.errors import Refused, Transient
 from shared.frameworks.kinds import BUILT_IN
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned
@@ -15,6 +21,7 @@ from shared.job.events.watcher import JobGone, NodeBack, NodeLost, PodsGone, Pro
 from shared.job.naming import Uid
 from shared.job.spec import JobSpec
 from shared.job.views import Slots
+from shared.telling.targets import parse_target
 from shared.telling.usage import COLUMNS, Incident, Usage
 from tests.kit.builders import a_created_job, a_running_job, a_spec, exited, observed, pods, worker
 from tests.memory.eventlog import MemoryEventLog
@@ -41,6 +48,8 @@ def an_outage(seconds: int) -> list[AnyEvent]:
     return [observed(a_gpu_spec()), here, lost, *quiet(seconds - 1), NodeBack(node="gpu-7", uids=POD_1)]
 
 
+RESTARTED = pods(worker(1, version=31, restarts=1))
+LOST = [NodeLost(node="a", uids=POD_1, reason="X"), NodeBack(node="a", uids=POD_1)]
 END = [JobGone(version=90), PodsGone(uids=tuple(map(Uid, ("pod-0", "pod-1", "launcher-0"))))]
 
 
@@ -50,10 +59,15 @@ def log() -> Log:
 
 
 async def told(log: Log, since: str = "", namespace: str = "team-a", *, csv: bool = False) -> list[str]:
+    return [line async for line in telling(log, since, namespace, csv=csv)]
+
+
+async def telling(log: Log, since: str, namespace: str, *, csv: bool) -> AsyncGenerator[str, None]:
     source = MemoryEventLog(log.journal)
     found = lines(source, namespace, since, BUILT_IN, as_json=not csv, as_csv=csv, tell=warned.append)
     async with aclosing(found):
-        return [line async for line in found]
+        async for line in found:
+            yield line
 
 
 warned: list[str] = []
@@ -61,6 +75,15 @@ warned: list[str] = []
 
 async def used(log: Log, since: str = "", namespace: str = "team-a") -> Usage:
     return msgspec.json.decode("".join(await told(log, since, namespace)), type=Usage)
+
+
+async def used_in_part(log: Log, missing: str) -> Usage:
+    """The usage without jobs that could not be read, after which the command ends with these words."""
+    source = telling(log, "", "team-a", csv=False)
+    found = await anext(source)
+    with pytest.raises(Refused, match=missing):
+        await anext(source)
+    return msgspec.json.decode(found, type=Usage)
 
 
 async def test_the_dearest_incident_has_its_job_place_node_hours_and_sentence(log: Log):
@@ -109,6 +132,31 @@ async def test_a_program_that_begins_has_repeated_nothing_yet(log: Log):
     assert (await used(log)).incidents == ()
 
 
+@pytest.mark.parametrize(
+    ("then", "repeated"),
+    [
+        pytest.param([said(10), said(40), said(10)], 0, id="ten epochs that each count anew lose nothing"),
+        pytest.param([*LOST, said(10), *quiet(3), said(30)], 15, id="after a loss they do, until the end"),
+        pytest.param([RESTARTED, said(10)], 3, id="a restart in its pod is a loss"),
+        pytest.param([RESTARTED, said(0), said(10)], 3, id="of which the program says that it begins"),
+        pytest.param([FAILED, said(10)], 2, id="a worker that failed is a loss"),
+        pytest.param([PodsGone(uids=POD_1), said(10)], 2, id="so is one that went"),
+        pytest.param(
+            [SlotsAssigned(slots=(Slots(0, "worker", ((2, 2),)),)), said(10)],
+            3,
+            id="a change of the size sends the group back",
+        ),
+        pytest.param([*LOST, said(10), said(20), said(10), *quiet(9)], 6, id="until it counts anew without a loss"),
+        pytest.param([*LOST, said(50), said(10), *quiet(9)], 0, id="a loss that cost no step is over"),
+    ],
+)
+async def test_steps_that_come_again_are_lost_only_if_the_group_lost_something(
+    log: Log, then: list[AnyEvent], repeated: int
+):
+    log.add(*a_running_job(2), said(10), said(40), *then, *END)
+    assert sum(share.seconds for share in (await used(log)).shares if share.cause == "repeat") == repeated
+
+
 async def test_from_a_time_on_only_what_was_later_counts(log: Log):
     log.add(*a_created_job(2), *END)
     log.add(*a_running_job(2), *an_outage(37), name="bert", uid="uid-2")
@@ -127,10 +175,92 @@ async def test_a_job_that_cannot_be_read_is_named_and_the_others_count(log: Log,
     log.add(broken, name="odd", uid="uid-2")
     monkeypatch.setattr(usage, "TOLD_SECONDS", -1)
     warned.clear()
-    found = await used(log)
+    found = await used_in_part(log, "1 of 2 jobs were not read")
     assert found.jobs == 1
     assert [each.partition(":")[0] for each in found.unread] == ["team-a/strange.example.com/odd"]
     assert warned[:2] == ["muster: 0 of 2 jobs are read", f"muster: left out {found.unread[0]}"]
+
+
+class Away:
+    """A source that fails at these calls, or from the first of them on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *calls: int, ever: bool = False) -> None:
+        self.calls = 0
+        self._at, self._ever, self._report_of = calls, ever, usage.report_of
+        self.paused = list[float]()
+        monkeypatch.setattr(usage, "report_of", self._report)
+        monkeypatch.setattr(asyncio, "sleep", self._sleep)
+
+    async def _report(self, *args: object, **more: object) -> object:
+        self.calls += 1
+        if self.calls in self._at or (self._ever and self.calls >= self._at[0]):
+            raise Transient("history: 503, the log is away")
+        return await self._report_of(*args, **more)  # type: ignore[arg-type]
+
+    async def _sleep(self, seconds: float) -> None:
+        self.paused += [seconds] if seconds else []
+
+
+def five_jobs(log: Log) -> None:
+    for number in range(5):
+        log.add(*a_running_job(2), *END, name=f"job-{number}", uid=f"uid-{number}")
+
+
+async def test_a_job_without_an_answer_is_asked_for_again(log: Log, monkeypatch: pytest.MonkeyPatch):
+    five_jobs(log)
+    away = Away(monkeypatch, 3, 4)
+    found = await used(log)
+    assert (found.jobs, found.unread, away.calls, away.paused) == (5, (), 7, [1.0, 2.0])
+
+
+async def test_a_job_that_never_answers_is_left_out_and_the_command_fails(log: Log, monkeypatch: pytest.MonkeyPatch):
+    five_jobs(log)
+    away = Away(monkeypatch, *range(2, 2 + usage.MOST_TRIES))
+    found = await used_in_part(log, "1 of 5 jobs were not read, and are in no figure")
+    assert (found.jobs, len(found.unread), away.calls) == (4, 1, 4 + usage.MOST_TRIES)
+    assert "503" in found.unread[0]
+
+
+async def test_of_a_source_that_is_gone_what_was_read_is_told(log: Log, monkeypatch: pytest.MonkeyPatch):
+    five_jobs(log)
+    away = Away(monkeypatch, 2, ever=True)
+    found = await used_in_part(log, "4 of 5 jobs")
+    assert (found.jobs, len(found.unread)) == (1, 4)
+    assert away.calls == 1 + usage.MOST_AWAY * usage.MOST_TRIES
+    assert found.unread[-1].endswith("not asked for, as the jobs before it had no answer")
+
+
+async def test_an_older_history_service_is_told_of_at_once(log: Log, monkeypatch: pytest.MonkeyPatch):
+    five_jobs(log)
+    whole_life = await asking.report_of(
+        MemoryEventLog(log.journal), parse_target("trainingjob/job-1"), "team-a", BUILT_IN
+    )
+
+    async def whole(*_: object) -> bytes:
+        return msgspec.json.encode(whole_life)
+
+    cluster = KubeCluster.__new__(KubeCluster)
+    monkeypatch.setattr(KubeCluster, "url", "https://here", raising=False)
+    monkeypatch.setattr(asking, "ask", whole)
+
+    async def rows(*_: object) -> AsyncGenerator[tuple[object, str], None]:
+        yield whole_life.job, "9999"
+
+    monkeypatch.setattr(usage, "_by_cluster", rows)
+    found = lines(cluster, "team-a", "2030-01-01T00:00:09.000Z", BUILT_IN, as_json=True, as_csv=False)
+    with pytest.raises(Refused, match=r"history service at https://here is older than --since: upgrade it"):
+        assert not [line async for line in found]
+
+
+async def test_a_time_that_took_no_time_is_no_share(log: Log):
+    log.add(*a_running_job(2))
+    found = await used(log, "2099-01-01T00:00:00.000Z")
+    assert (found.jobs, found.goodput, found.shares) == (0, None, ())
+
+
+async def test_a_time_in_the_future_is_wrong_usage(monkeypatch: pytest.MonkeyPatch):
+    with pytest.raises(typer.BadParameter, match="--since '2099-01-01T00:00:00Z' is in the future"):
+        report(since="2099-01-01T00:00:00Z")
 
 
 async def test_csv_has_the_hours_of_each_job_by_bucket_and_resource(log: Log):
