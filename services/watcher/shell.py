@@ -25,6 +25,7 @@ from services.watcher.core.budgets import (
 from services.watcher.core.cache import Cache
 from services.watcher.core.observe import observe
 from services.watcher.core.pace import (
+    LABELS_SECONDS,
     LIMITS,
     Row,
     Starts,
@@ -46,7 +47,7 @@ from shared.frameworks.gangs import NOT_SERVED, OFF
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.job.events.catalog import Fact
 from shared.job.events.event import Author
-from shared.job.events.watcher import PodsGone, PodsObserved
+from shared.job.events.watcher import LabelsChanged, PodsGone, PodsObserved
 from shared.job.fold import History, leave
 from shared.job.naming import JobKey
 from shared.job.state import Job
@@ -93,6 +94,8 @@ class Watcher:
         self._warned: dict[JobKey, tuple[str, str]] = {}
         self._paused: set[JobKey] = set()
         """Jobs whose changes of pods are being coalesced."""
+        self._relabelled: set[JobKey] = set()
+        """Jobs whose changes of labels are being merged."""
         self._rows: dict[JobKey, Row] = {}
         self._limits = options.limits
         self._budgets = Budgets(options.limits.per_minute)
@@ -141,6 +144,7 @@ class Watcher:
             self._runtime.histories,
             pods=not paused,
             settled=settled,
+            labels=key not in self._relabelled,
             force_after=self._force_after,
         )
         self._asking.ask(history, seen.questions)
@@ -242,7 +246,7 @@ class Watcher:
                 log.warning(warning[0], job=str(job.key), why=warning[1])
 
     def _pause_after(self, history: History, facts: Sequence[Fact]) -> None:
-        """Coalesce further changes of the job's pods."""
+        """Coalesce further changes of the job's pods, and of its labels."""
         key = history.job.key
         if history.job.resource.gone:
             self._rows.pop(key, None)
@@ -254,7 +258,10 @@ class Watcher:
             seconds = pause(len(self._cache.pods_of(key)), self._runtime.appends.seconds, len(self._paused), row)
             self._rows[key] = Row(row, loop.time() + seconds)
             self._paused.add(key)
-            loop.call_later(seconds, self._resume, key)
+            loop.call_later(seconds, self._resume, key, self._paused)
+        if any(isinstance(fact, LabelsChanged) for fact in facts[:1]) and not self._runtime.appends.busy(history):
+            self._relabelled.add(key)
+            asyncio.get_running_loop().call_later(LABELS_SECONDS, self._resume, key, self._relabelled)
 
     def _rests(self, key: JobKey, gone: bool) -> bool:
         """True if the job is woken later for a change of one of its pods, which is `gone` or not."""
@@ -264,8 +271,8 @@ class Watcher:
         waits = not gone and PodsObserved in self._early.get(key, ())
         return waits and history is not None and pods_are_to_come(history.job, self._cache)
 
-    def _resume(self, key: JobKey) -> None:
-        self._paused.discard(key)
+    def _resume(self, key: JobKey, paused: set[JobKey]) -> None:
+        paused.discard(key)
         self._runtime.wake(key)
 
     def _wake_later(self, key: JobKey, seconds: float) -> None:

@@ -93,6 +93,10 @@ def _evolved(job: Job, event: AnyEvent, at: At) -> Job:
             return with_success(with_objects(job, children=children, queued=queued), *_DELETIONS)
         case watcher.JobObserved():
             return _job_observed(job, event, at)
+        case watcher.LabelsChanged():
+            if event.version < job.resource.version:
+                return job
+            return with_resource(job, version=event.version, labels=_interned(event.labels), blank=False)
         case watcher.JobDeleting():
             return with_resource(
                 job,
@@ -240,6 +244,11 @@ def _keeps_templates(job: Job, event: watcher.JobObserved) -> bool:
     return scaled and event.spec is not None and event.spec.worker.replicas == job.scaling.size
 
 
+def _interned(labels: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """Labels as they are kept: thousands of jobs have the same ones."""
+    return tuple((intern(name), intern(value)) for name, value in labels)
+
+
 def _job_observed(job: Job, event: watcher.JobObserved, at: At) -> Job:
     if event.epoch < job.resource.epoch or (event.epoch == job.resource.epoch and event.version < job.resource.version):
         return job
@@ -270,8 +279,7 @@ def _job_observed(job: Job, event: watcher.JobObserved, at: At) -> Job:
             templates=job.resource.templates if _keeps_templates(job, event) else event.generation,
             version=event.version,
             blank=event.blank,
-            # Thousands of jobs have the same ones.
-            labels=tuple((intern(name), intern(value)) for name, value in event.labels),
+            labels=_interned(event.labels),
             edited=at.sequence if spec not in (None, job.spec) else job.resource.edited,
             late_edit=at if _comes_too_late(job, event, spec) else job.resource.late_edit,
             problems=event.problems,

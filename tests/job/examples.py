@@ -5,7 +5,7 @@ from shared.job.events import event, scaler, scheduler, status, watcher
 from shared.job.events.catalog import AnyEvent
 from shared.job.naming import Slot, Uid
 from shared.job.spec import LAUNCHER, WORKER, JobSpec, Problem, RoleSpec, ScaleSpec
-from shared.job.views import ChildView, Count, Exit, Member, PodView, Reached, Slots
+from shared.job.views import Actor, ChildView, Count, Exit, Member, PodView, Reached, Slots
 
 PROBLEM = Problem(reason="NoContainers", field="spec.etReplicaSpecs.worker", message="add at least one container")
 POD = PodView(
@@ -67,6 +67,7 @@ EXAMPLES: tuple[AnyEvent, ...] = (
         spec=SPEC,
         problems=(PROBLEM,),
     ),
+    watcher.LabelsChanged(version=45, labels=(("team", "a"),), by=(Actor("kubectl-label", "Update"),)),
     watcher.JobDeleting(version=50, orphan=True),
     watcher.JobGone(version=60, reason="Deleted"),
     watcher.JobOfAnother(

@@ -130,8 +130,20 @@ def test_the_writes_of_changes_are_named_by_their_versions():
 def test_who_changes_labels_is_named():
     before = a_job(1, 2, entry(EDIT, 1, "spec", "metadata"))
     now = a_job(2, 2, entry(EDIT, 1, "spec", "metadata"), entry(ROBOT, 2, "metadata"))
-    labels = msgspec.structs.replace(now.observed, labels=(("team", "b"),))
-    assert since(1, after(before, msgspec.structs.replace(now, observed=labels)).changes) == (ROBOT,)
+    assert since(1, after(before, with_label(now, "b")).changes) == (ROBOT,)
+
+
+def with_label(job: ObservedJob, team: str) -> ObservedJob:
+    return msgspec.structs.replace(job, observed=msgspec.structs.replace(job.observed, labels=(("team", team),)))
+
+
+def test_a_program_that_writes_labels_for_ever_is_one_writer_and_hides_none_of_an_edit():
+    labels = [with_label(a_job(2 + n, 2, entry(ROBOT, 2 + n, "metadata")), str(n)) for n in range(2 * MOST_CHANGES)]
+    edited = a_job(90, 3, entry(EDIT, 59, "spec"), entry(ROBOT, 1 + 2 * MOST_CHANGES, "metadata"), generation=2)
+    changes = after(a_job(1, 2), *labels, with_label(edited, "last")).changes
+    assert [change.actor for change in changes if change.version > 1] == [ROBOT, EDIT]
+    assert [change.of_labels for change in changes if change.version > 1] == [True, False]
+    assert since(1, changes) == (ROBOT, EDIT)
 
 
 def test_a_write_that_no_watch_showed_has_no_version():

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from services.watcher.core.observed import Change
+from services.watcher.core.observe import observe
+from services.watcher.core.observed import Change, ObservedJob
 from shared.eventlog import MAX_BODY
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.status import JobCreated, JobFailed
@@ -15,6 +16,7 @@ from shared.job.events.watcher import (
     JobDeleting,
     JobGone,
     JobObserved,
+    LabelsChanged,
     LauncherLost,
     PodsGone,
     PodsObserved,
@@ -22,7 +24,7 @@ from shared.job.events.watcher import (
     ScaleRequestGone,
 )
 from shared.job.naming import JobKey, Uid, config_name
-from shared.job.spec import WORKER, Problem, ScaleSpec
+from shared.job.spec import WORKER, JobSpec, Problem, ScaleSpec
 from shared.job.views import Actor, ChildView, Exit
 from tests.kit.builders import (
     a_created_job,
@@ -59,6 +61,11 @@ def kinds(facts: Sequence[AnyEvent]) -> list[str]:
     return [type(fact).__name__ for fact in facts]
 
 
+def a_labelled(version: int, *changes: Change, spec: JobSpec | None = None, **labels: str) -> ObservedJob:
+    seen = a_resource(spec, version=version)
+    return replace(seen, observed=replace(seen.observed, labels=(*labels.items(),)), changes=changes)
+
+
 class TestTheResource:
     def test_a_new_job_is_said_before_anything_about_it(self):
         watching = Watching()
@@ -79,15 +86,30 @@ class TestTheResource:
         assert kinds(watching.settle()) == ["JobObserved"]
         assert watching.job().spec == a_spec(3)
 
-    def test_other_labels_are_said_with_who_changed_them(self):
+    def test_other_labels_alone_are_said_without_the_spec_and_with_who_changed_them(self):
         watching = Watching(*labelled([observed(a_spec())], team="a"))
-        labels, editor = (("team", "b"),), Actor("kubectl-label", "Update")
-        seen = a_resource(version=9)
-        watching.show(replace(seen, observed=replace(seen.observed, labels=labels), changes=(Change(9, editor, 9),)))
+        by = Actor("kubectl-label", "Update")
+        watching.show(a_labelled(9, Change(9, by, 9, of_labels=True), team="b"))
+        assert watching.settle() == [LabelsChanged(version=9, labels=(("team", "b"),), by=(by,))]
+        assert (watching.job().spec, watching.job().resource.labels) == (a_spec(), (("team", "b"),))
+        watching.fold(KEY, LabelsChanged(version=8, labels=()))
+        assert watching.job().resource.labels == (("team", "b"),), "that was before"
+
+    def test_who_changes_labels_has_no_part_in_an_edit_that_is_recorded_with_them(self):
+        watching = Watching(*labelled([observed(a_spec())], team="a"))
+        labeller, editor = Actor("kubectl-label", "Update"), Actor("kubectl-edit", "Update")
+        changes = Change(8, labeller, 8, of_labels=True), Change(9, editor, 9)
+        watching.show(a_labelled(9, *changes, spec=a_spec(3), team="b"))
         (fact,) = watching.settle()
         assert isinstance(fact, JobObserved)
-        assert (fact.labels, fact.by, fact.writes) == (labels, (editor,), (9,))
-        assert watching.job().resource.labels == labels
+        assert (fact.spec, fact.labels, fact.by, fact.writes) == (a_spec(3), (("team", "b"),), (editor,), (9,))
+
+    def test_while_changes_of_labels_are_merged_all_else_is_said(self):
+        watching = Watching(*labelled([observed(a_spec())], team="a"))
+        watching.show(a_labelled(9, team="b"))
+        assert observe(watching.job(), watching.cache, labels=False).facts == ()
+        watching.show(a_labelled(10, spec=a_spec(3), team="b"))
+        assert [*map(type, observe(watching.job(), watching.cache, labels=False).facts)] == [JobObserved]
 
     def test_another_wish_in_the_same_generation_is_said_because_annotations_count_too(self):
         watching = Watching(observed(a_spec()))

@@ -241,3 +241,27 @@ async def test_what_waited_for_an_append_is_told_as_soon_as_that_is_done():
             await asyncio.sleep(PACE_SECONDS)
     # One after the other, and no pause between them.
     assert clock() - began < 2 * APPEND_SECONDS + LONGEST_SECONDS / 2
+
+
+async def test_labels_that_are_written_for_ever_are_recorded_once_a_minute_without_the_spec_and_the_last_ones_at_last():
+    cluster = Cluster()
+    cluster.store.create(TRAININGJOBS, NAMESPACE, a_training_job())
+
+    def beat(number: int) -> None:
+        cluster.store.patch(TRAININGJOBS, NAMESPACE, "resnet", {"metadata": {"labels": {"beat": str(number)}}})
+
+    def told() -> list[str]:
+        return [dict(body["labels"])["beat"] for kind, body in cluster.said() if kind == "LabelsChanged"]
+
+    async with cluster.watched():
+        await cluster.quiet()
+        for number in range(150):
+            beat(number)
+            await asyncio.sleep(1)
+        assert [*map(int, told())] == [0, pytest.approx(60, abs=1), pytest.approx(120, abs=1)]
+        await cluster.quiet()
+        assert (len(told()), told()[-1]) == (4, "149")
+        beat(200)
+        await asyncio.sleep(1)
+        assert told()[-1] == "200", "a change after a quiet minute is told at once"
+    assert cluster.kinds() == ["JobObserved", *["LabelsChanged"] * 5]

@@ -66,15 +66,19 @@ def attributed(now: ObservedJob, before: ObservedJob | None, *, listed: bool) ->
         first = now.observed.generation == 1 and not (listed and spec is not None and spec.restart)
         created = Change(version, sole(now.writers), 0) if first else Change(version)
         return msgspec.structs.replace(now, changes=(created,))
-    changes = before.changes
-    if _wishes(now) != _wishes(before):
+    changes, of_labels = before.changes, _wishes(now) == _wishes(before)
+    if not of_labels or now.observed.labels != before.observed.labels:
         # Without a new version it is the job's runtime that changed; with one, both may have.
         shown = not listed and version != before.observed.version and now.runtime == before.runtime
-        change = Change(version, of_write(before.writers, now.writers), version) if shown else Change(version)
+        actor = of_write(before.writers, now.writers) if shown else None
+        change = Change(version, actor, version if shown else None, of_labels)
+        if of_labels and changes and changes[-1].of_labels and changes[-1].actor == actor:
+            # A program that writes labels for ever is one writer.
+            changes = changes[:-1]
         changes = (*changes, change)
     if len(changes) > MOST_CHANGES:
-        _, last, *newer = changes
-        changes = (Change(last.version), *newer)
+        oldest, last, *newer = changes
+        changes = (Change(last.version, of_labels=oldest.of_labels and last.of_labels), *newer)
     return msgspec.structs.replace(now, changes=changes)
 
 
@@ -97,5 +101,4 @@ def _after(version: int, changes: tuple[Change, ...]) -> list[Change]:
 
 
 def _wishes(job: ObservedJob) -> tuple[object, ...]:
-    seen = job.observed
-    return seen.generation, seen.spec, seen.problems, seen.labels
+    return job.observed.generation, job.observed.spec, job.observed.problems

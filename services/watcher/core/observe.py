@@ -54,11 +54,13 @@ def observe(
     *,
     pods: bool = True,
     settled: bool = True,
+    labels: bool = True,
     force_after: int | None = None,
 ) -> Observed:
     """Compare a folded job with the cache; `pods` is False while changes of its pods are coalesced.
 
-    `settled` is False while a fact about the requests that wait for the job is under way.
+    `settled` is False while a fact about the requests that wait for the job is under way, and `labels` is False while
+    changes of its labels alone are merged.
     `force_after` is the setting of forced deletions, in seconds; None for none.
 
     `histories` are those of all jobs: a request that was seen before its job keeps its place in the queue.
@@ -75,7 +77,19 @@ def observe(
     if compare and answers.evidence is None:
         return Observed(questions=asked, trusted=False)
     return Observed(
-        facts=(*_facts(job, cache, answers, confirm, histories, pods=pods, settled=settled, force_after=force_after),),
+        facts=(
+            *_facts(
+                job,
+                cache,
+                answers,
+                confirm,
+                histories,
+                pods=pods,
+                settled=settled,
+                labels=labels,
+                force_after=force_after,
+            ),
+        ),
         questions=asked,
         wakes=requests.leaving(job, histories),
         warning=heads.warning(job) or takeover.warning(job, cache),
@@ -91,6 +105,7 @@ def _facts(
     *,
     pods: bool,
     settled: bool,
+    labels: bool,
     force_after: int | None,
 ) -> Iterable[Fact]:
     resource, presence = cache.job(job.key), answers.of(confirm)
@@ -105,14 +120,14 @@ def _facts(
         if not go_on or cache.epoch != job.resource.epoch:
             return go_on
         # First what a lost history acted upon, and what it left: pods in any phase, as those that had ended stay ended.
-        edited = [*_resource(job, cache, presence)] if job.resource.generation else []
+        edited = [*_resource(job, cache, presence, labels=labels)] if job.resource.generation else []
         return edited or [*_pods(job, cache, taken, answers, presence)] or [*requests.lost(job, cache)] or go_on
     if (theirs := takeover.begun_by_another(job, resource, cache)) is not None:
         return [theirs]
     if cache.epoch < job.resource.epoch:
         # Another replica recorded a new epoch: until this one lists again, its cache is old.
         return []
-    events = [*_resource(job, cache, presence)]
+    events = [*_resource(job, cache, presence, labels=labels)]
     if not job.resource.generation or (events and job.resource.gone):
         # Pods and requests follow after the job itself.
         return events
@@ -145,7 +160,7 @@ def _end(job: Job, cache: Cache, presence: Presence | None) -> Iterator[watcher.
         yield watcher.JobGone(version=listing.version)
 
 
-def _resource(job: Job, cache: Cache, presence: Presence | None) -> Iterator[Fact]:
+def _resource(job: Job, cache: Cache, presence: Presence | None, *, labels: bool) -> Iterator[Fact]:
     listing, resource = cache.listing_of(job), cache.job(job.key)
     if listing is None or listing.outdated:
         return
@@ -160,10 +175,12 @@ def _resource(job: Job, cache: Cache, presence: Presence | None) -> Iterator[Fac
     problems, spec = seen.problems or taken, seen.spec if not taken else None
     if wished is not None:
         problems, spec = (), wished
-    known = (job.resource.generation, job.resource.labels, job.resource.problems or job.spec)
-    now = (seen.generation, seen.labels, problems or spec)
-    if known != now or job.resource.gone or cache.epoch > job.resource.epoch:
-        changes = resource.changes if not job.resource.gone and cache.epoch == job.resource.epoch else ()
+    known = (job.resource.generation, job.resource.problems or job.spec)
+    now = (seen.generation, problems or spec)
+    anew = job.resource.gone or cache.epoch > job.resource.epoch
+    if known != now or anew:
+        # Who changes labels has no part in an edit.
+        changes = tuple(change for change in resource.changes if not change.of_labels) if not anew else ()
         # What waited for its turn is recorded a second time, whole.
         base = 0 if waits_for_turn(job.resource.problems) else job.resource.version
         yield watcher.JobObserved(
@@ -179,6 +196,9 @@ def _resource(job: Job, cache: Cache, presence: Presence | None) -> Iterator[Fac
             blank=seen.blank,
             labels=seen.labels,
         )
+    elif labels and job.resource.labels != seen.labels:
+        by = actors.since(job.resource.version, resource.changes)
+        yield watcher.LabelsChanged(version=seen.version, labels=seen.labels, by=by)
     if resource.deleting and (not job.deleting or (resource.orphan and not job.resource.orphan)):
         yield watcher.JobDeleting(version=seen.version, orphan=resource.orphan, finalizers=resource.finalizers)
 

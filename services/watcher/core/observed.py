@@ -30,6 +30,8 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     """None if it cannot be told."""
     write: int | None = None
     """The version that the write made, 0 for the creation; None if it cannot be told."""
+    of_labels: bool = False
+    """True if nothing but labels changed."""
 
 
 class ObservedJob(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""What waits before it is recorded: changes of one job's pods and children, and jobs that begin.  Pure.
+"""What waits before it is recorded: changes of one job's pods, children and labels, and jobs that begin.  Pure.
 
 An event with views of pods costs an append, and every service a decision over all pods of the job: the changes of a
 moment are one event.
@@ -58,6 +58,9 @@ START_SECONDS = 0.25
 
 LONGEST_START_SECONDS = 2.0
 """The longest such wait if many jobs start at once."""
+
+LABELS_SECONDS = 60.0
+"""The time after a change of a job's labels during which further ones are merged: a program may write them for ever."""
 
 MOST_WAITED_FOR = 64
 """The slots of a job that waits so; each change of a pod compares all of them."""

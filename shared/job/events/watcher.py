@@ -10,7 +10,7 @@ from shared.job.views import Actor, ChildView, Count, PodView, Reached, Slots
 
 
 class JobObserved(Event, frozen=True, tag="JobObserved"):
-    """The resource exists in this generation, with a spec or with the problems of an invalid one."""
+    """The resource exists in this generation, with a spec or the problems of an invalid one."""
 
     kind: str
     api_version: str
@@ -29,6 +29,16 @@ class JobObserved(Event, frozen=True, tag="JobObserved"):
     """The resource's labels, by name; those beyond 32 of them and 2 KiB are left out."""
 
 
+class LabelsChanged(Event, frozen=True, tag="LabelsChanged"):
+    """The resource's labels changed, and nothing else; once a minute at most."""
+
+    version: int
+    labels: tuple[tuple[str, str], ...] = ()
+    """As those of `JobObserved`."""
+    by: tuple[Actor, ...] = ()
+    """Who changed them since the last record; empty if that cannot be told for certain."""
+
+
 class JobDeleting(Event, frozen=True, tag="JobDeleting"):
     """The resource has a deletion timestamp and waits for a finalizer or a grace period."""
 
@@ -40,14 +50,14 @@ class JobDeleting(Event, frozen=True, tag="JobDeleting"):
 
 
 class JobGone(Event, frozen=True, tag="JobGone"):
-    """The API server's answer to a GET is that no resource with this uid exists."""
+    """The API server answered that no resource with this uid exists."""
 
     version: int = 0
     reason: str = "Deleted"
 
 
 class JobOfAnother(Event, frozen=True, tag="JobOfAnother"):
-    """Another operator began this job; Muster acts on it only after a person confirms that this operator is gone."""
+    """Another operator began this job; Muster waits until a person confirms that this operator is gone."""
 
     phase: str
     """The phase in that operator's status."""
@@ -256,6 +266,7 @@ class HistoryAccepted(Event, frozen=True, tag="HistoryAccepted"):
 
 Fact = (
     JobObserved
+    | LabelsChanged
     | JobDeleting
     | JobGone
     | JobOfAnother

@@ -67,10 +67,11 @@ def sentence(event: AnyEvent, before: Job, after: Job, by: str = "") -> str:
             return f"what was applied{by} {waits_of(problems) or 'cannot be acted upon'}: {problem_line(problems)}"
         case watcher.JobObserved():
             if after.spec is None or after.spec == before.spec:
-                relabelled = before.resource.generation and before.resource.labels != after.resource.labels
-                return f"its labels were changed{by}" if relabelled else "the resource was seen"
+                return "the resource was seen"
             was = before.spec
             return applied(after.spec, by) if was is None else changed(was, after.spec, event.generation, by)
+        case watcher.LabelsChanged():
+            return f"its labels were changed{by}"
         case watcher.JobDeleting():
             held = f"its finalizers keep it ({', '.join(event.finalizers)})" if event.finalizers else ""
             if event.orphan:

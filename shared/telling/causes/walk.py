@@ -189,7 +189,7 @@ class Causes(Links):
                 pass
             case scheduler.AutoscalerMade() | scheduler.AutoscalerGone():
                 self._keep(here)
-            case LogCreated() | EventDisowned() | ChangeAttributed():
+            case LogCreated() | EventDisowned() | ChangeAttributed() | watcher.LabelsChanged():
                 # None of these is the cause of anything that people ask about.
                 pass
             case _:
@@ -206,7 +206,9 @@ class Causes(Links):
                     self.requests[uid] = [link]
 
     def _by(self, event: Fact, here: Link) -> str:
-        actors = event.by if isinstance(event, watcher.JobObserved | watcher.ScaleRequested) else ()
+        actors = (
+            event.by if isinstance(event, watcher.JobObserved | watcher.LabelsChanged | watcher.ScaleRequested) else ()
+        )
         return by(actors, self._people.of(self.job.key, here.sequence, event))
 
     def _nudged(self, before: Job, pod: PodView, here: Link) -> None:
