@@ -244,9 +244,9 @@ def _keeps_templates(job: Job, event: watcher.JobObserved) -> bool:
     return scaled and event.spec is not None and event.spec.worker.replicas == job.scaling.size
 
 
-def _interned(labels: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+def _interned(labels: tuple[tuple[str, str], ...] | None) -> tuple[tuple[str, str], ...] | None:
     """Labels as they are kept: thousands of jobs have the same ones."""
-    return tuple((intern(name), intern(value)) for name, value in labels)
+    return tuple((intern(name), intern(value)) for name, value in labels) if labels is not None else None
 
 
 def _job_observed(job: Job, event: watcher.JobObserved, at: At) -> Job:

@@ -120,7 +120,8 @@ class JobResource(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     epoch: int = 0
     blank: bool = False
     """True if the resource of this version has no status."""
-    labels: tuple[tuple[str, str], ...] = ()
+    labels: tuple[tuple[str, str], ...] | None = None
+    """None for a job of whose labels no event told yet."""
     edited: int = 0
     """The sequence at which the job's spec was first observed."""
     late_edit: At | None = None

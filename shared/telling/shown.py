@@ -164,7 +164,7 @@ class Shown(msgspec.Struct, frozen=True, rename="camel", weakref=True):
             note=history.held or _note(job, short),
             status=short.status,
             began=history.began,
-            labels=dict(job.resource.labels),
+            labels=dict(job.resource.labels or ()),
         )
 
 

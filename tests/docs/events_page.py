@@ -23,7 +23,7 @@ A program follows the events of jobs with any NATS client, by this contract, ver
 
 A program reads a copy of the stream `JOBS` on a server of its own, so that nothing reaches the log's server. Set
 `NATS_URL` (of the copies' server), `NATS_USER` and `NATS_PASSWORD`.
-`subscriber-team-a` reads the namespace `team-a` alone; `subscriber` reads all, and is for administrators.
+`subscriber-team-a` reads the namespace `team-a` alone; `subscriber` reads all, for administrators.
 
 ### For one namespace
 
@@ -62,13 +62,13 @@ In the chart: `setup.subscribers`, and the Secret `muster-nats-subscriber`.
 - A copy has at most {consumers} consumers; one that is unused for {days} days, or its `inactive_threshold`, is removed.
 - A user has at most {connections} connections. One that leaves 8 MB unread is closed: pull, or use flow control.
 - A consumer has at most {pending} events that were not acknowledged (`max_ack_pending`).
-- Push consumers send to subjects that begin with `_INBOX.`.
+- Push consumers send to subjects under `_INBOX.`.
 
 ## Read
 
 [In order](../examples/events/ordered.py), from behind a position that the program keeps; 0 is the first event.
 
-With a durable consumer, which goes on where it was with what was not acknowledged:
+With a durable consumer, which goes on with what was not acknowledged:
 [in Python](../examples/events/durable.py), [in Go](../examples/events/durable.go).
 
 On the command line:

@@ -26,6 +26,7 @@ from shared.job.events.watcher import (
 from shared.job.naming import JobKey, Uid, config_name
 from shared.job.spec import WORKER, JobSpec, Problem, ScaleSpec
 from shared.job.views import Actor, ChildView, Exit
+from shared.telling.causes.sentences import sentence
 from tests.kit.builders import (
     a_created_job,
     a_running_job,
@@ -103,6 +104,28 @@ class TestTheResource:
         (fact,) = watching.settle()
         assert isinstance(fact, JobObserved)
         assert (fact.spec, fact.labels, fact.by, fact.writes) == (a_spec(3), (("team", "b"),), (editor,), (9,))
+
+    def test_the_labels_of_a_job_that_an_older_release_recorded_are_said_once_and_not_as_a_change(self):
+        of_older = Watching(observed(a_spec()))
+        of_older.show(a_labelled(9))
+        assert of_older.settle() == [], "it has none"
+        of_older.show(a_labelled(9, team="a"))
+        before = of_older.job()
+        (fact,) = of_older.settle()
+        assert fact == LabelsChanged(version=9, labels=(("team", "a"),))
+        assert sentence(fact, before, of_older.job()) == "its labels were seen"
+        changed = LabelsChanged(version=10, labels=())
+        assert sentence(changed, of_older.job(), of_older.job(), " by kubectl") == "its labels were changed by kubectl"
+        of_older.fold(KEY, changed)
+        assert of_older.job().resource.labels == ()
+
+    def test_the_labels_of_a_job_that_was_over_before_they_were_recorded_are_not_said(self):
+        over = Watching(*a_running_job(2), JobFailed(reason="Failed"))
+        over.show(a_labelled(9, team="a"))
+        assert not [fact for fact in over.settle() if isinstance(fact, LabelsChanged)]
+        later = Watching(*labelled([*a_running_job(2), JobFailed(reason="Failed")], team="a"))
+        later.show(a_labelled(9, team="b"))
+        assert [fact.labels for fact in later.settle() if isinstance(fact, LabelsChanged)] == [(("team", "b"),)]
 
     def test_while_changes_of_labels_are_merged_all_else_is_said(self):
         watching = Watching(*labelled([observed(a_spec())], team="a"))

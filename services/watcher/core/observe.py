@@ -196,11 +196,17 @@ def _resource(job: Job, cache: Cache, presence: Presence | None, *, labels: bool
             blank=seen.blank,
             labels=seen.labels,
         )
-    elif labels and job.resource.labels != seen.labels:
+    elif labels and _relabelled(job, seen.labels):
         by = actors.since(job.resource.version, resource.changes)
         yield watcher.LabelsChanged(version=seen.version, labels=seen.labels, by=by)
     if resource.deleting and (not job.deleting or (resource.orphan and not job.resource.orphan)):
         yield watcher.JobDeleting(version=seen.version, orphan=resource.orphan, finalizers=resource.finalizers)
+
+
+def _relabelled(job: Job, labels: tuple[tuple[str, str], ...] | None) -> bool:
+    """True if other labels are to be recorded; those of a job of an older release once, unless it is over."""
+    known = job.resource.labels
+    return known != labels if known is not None else bool(labels) and not job.over
 
 
 def _goes_on(job: Job, resource: ObservedJob) -> JobSpec | None:

@@ -25,15 +25,15 @@ class JobObserved(Event, frozen=True, tag="JobObserved"):
     """The resource versions that these changes made, 0 for the creation; empty if one of them is not known."""
     blank: bool = False
     """The resource of this version has no status."""
-    labels: tuple[tuple[str, str], ...] = ()
-    """The resource's labels, by name; those beyond 32 of them and 2 KiB are left out."""
+    labels: tuple[tuple[str, str], ...] | None = None
+    """The resource's labels, by name; those beyond 32 of them and 2 KiB are left out.  None: not recorded yet."""
 
 
 class LabelsChanged(Event, frozen=True, tag="LabelsChanged"):
     """The resource's labels changed, and nothing else; once a minute at most."""
 
     version: int
-    labels: tuple[tuple[str, str], ...] = ()
+    labels: tuple[tuple[str, str], ...] | None = None
     """As those of `JobObserved`."""
     by: tuple[Actor, ...] = ()
     """Who changed them since the last record; empty if that cannot be told for certain."""

@@ -71,7 +71,8 @@ def sentence(event: AnyEvent, before: Job, after: Job, by: str = "") -> str:
             was = before.spec
             return applied(after.spec, by) if was is None else changed(was, after.spec, event.generation, by)
         case watcher.LabelsChanged():
-            return f"its labels were changed{by}"
+            # An older release recorded none.
+            return f"its labels were changed{by}" if before.resource.labels is not None else "its labels were seen"
         case watcher.JobDeleting():
             held = f"its finalizers keep it ({', '.join(event.finalizers)})" if event.finalizers else ""
             if event.orphan:
