@@ -35,8 +35,9 @@ CANARY = re.compile(r"canary0[a-z]+")
 """Letters and a digit: spelt the same in JSON, in a URL and in the base64 of a Secret."""
 
 LAST_WORDS, MESSAGE, IMAGE, RESTART = "canary0lastwords", "canary0message", "canary0image", "canary0restart"
-"""What is kept: the end of a failed container's log, its termination message, what the kubelet says of an image, and
-the annotation whose change restarts the job.  No other canary is."""
+JOB_LABEL = "canary0joblabel"
+"""What is kept: the end of a failed container's log, its termination message, what the kubelet says of an image, the
+annotation whose change restarts the job, and the labels of the job, by which lists are selected.  No other is."""
 SHOWN = {LAST_WORDS, MESSAGE, IMAGE}
 """What is kept and shown."""
 
@@ -109,7 +110,7 @@ async def owners(operator: Operator, tmp_path_factory: pytest.TempPathFactory) -
 def with_canaries(job: dict[str, Any]) -> dict[str, Any]:
     """The job, with a secret in each place that users have for one."""
     annotations = {"note": "canary0jobnote", "muster.dev/restart": RESTART}
-    job["metadata"] |= {"labels": {"team": "canary0joblabel"}, "annotations": annotations}
+    job["metadata"] |= {"labels": {"team": JOB_LABEL}, "annotations": annotations}
     roles = next(value for name, value in job["spec"].items() if name.endswith("ReplicaSpecs"))
     for role in roles.values():
         template = role["template"]
@@ -197,8 +198,8 @@ async def kept(operator: Operator, owners: list[Service]) -> dict[str, set[str]]
 
 
 PROMISED = {
-    "log": {*SHOWN, RESTART},
-    "files of NATS": {*SHOWN, RESTART},
+    "log": {*SHOWN, RESTART, JOB_LABEL},
+    "files of NATS": {*SHOWN, RESTART, JOB_LABEL},
     "statuses": SHOWN,
     "Kubernetes Events": SHOWN,
     "metrics": set[str](),
