@@ -278,7 +278,7 @@ class Answers:
         lists = view.rows(question.namespace, every=True), view.archived.lines(question.namespace, page.after)
 
         def selected(row: Row) -> bool:
-            return late(row.time) and selection.has(row.place[1], row.place[0], row.labels)
+            return late(row.time) and row.is_of(selection)
 
         rows, archived = lists[0][bisect_right(lists[0], page.after, key=lambda row: row.key) :], lists[1]
         merged = _merged(rows, view.archived.rows(archived), page.after, every=question.every)

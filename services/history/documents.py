@@ -12,7 +12,7 @@ import msgspec
 from shared.history_api import API_VERSION, GROUP, KIND, PARTS, PLURAL, ROOT, VERSION
 from shared.job.naming import JobKey, Uid
 from shared.release import this_release
-from shared.telling.selection import LABELS, from_text, labels_of
+from shared.telling.selection import LABELS, Selection, from_text, labels_of
 from shared.telling.shown import Shown, cells
 
 Json = dict[str, Any]
@@ -99,6 +99,11 @@ class Row(msgspec.Struct, frozen=True):
     @property
     def labels(self) -> dict[str, str]:
         return labels_of(self.key.name, self.of[1], self.phase, from_text(self.own), gone=self.gone)
+
+    def is_of(self, selection: Selection) -> bool:
+        # A list may have two hundred thousand, whose labels are text.
+        labels = self.labels if selection.by_labels else {}
+        return selection.has(self.place[1], self.place[0], labels)
 
 
 class _Metadata(msgspec.Struct, rename="camel"):

@@ -9,7 +9,6 @@ from contextlib import aclosing, contextmanager
 
 from services.history import documents
 from services.history.answers import Answers, asked_for, names_people, place
-from services.history.documents import Row
 from shared.errors import Refused
 from shared.eventlog import EventLog
 from shared.flow import Shares
@@ -91,8 +90,9 @@ class Streams:
         await self._answers.up_to_date(log, namespace_filters(question.namespace))
         rows = sorted(view.rows(question.namespace, every=question.every), key=lambda row: row.sequence)
         reached, position, epoch = question.after, view.position, view.epoch
-        named = {row.place for row in rows if row.sequence <= reached and _selects(selection, row)}
-        counted = sum(_selects(selection, row) for row in rows)
+        looks = [(row, row.is_of(selection)) for row in rows]
+        named = {row.place for row, selected in looks if selected and row.sequence <= reached}
+        counted = sum(selected for _, selected in looks)
         if not self._jobs.take(*share, amount=counted):
             words = "your watches have as many jobs as are left for others; watch one job, or `muster get -w --nats`"
             raise Refused(words, reason="TooLarge")
@@ -102,11 +102,11 @@ class Streams:
             first = True
             while True:
                 # A reader goes on after the last version that it saw, so each is told in the order of versions.
-                for row in rows:
+                for row, selected in looks:
                     if row.sequence <= reached:
                         continue
                     known = row.place in named or (first and 0 < row.first <= reached)
-                    if _selects(selection, row):
+                    if selected:
                         what = "MODIFIED" if known else "ADDED"
                         named.add(row.place)
                     elif known:
@@ -124,17 +124,13 @@ class Streams:
                     counted += grown
                 await view.beyond(position, epoch)
                 position = view.position
-                rows = [
-                    row
+                looks = [
+                    (row, row.is_of(selection))
                     for row in view.changed(reached)
                     if question.namespace in ("", row.key.namespace) and (question.every or view.is_newest(row))
                 ]
         finally:
             self._jobs.give(*share, amount=counted)
-
-
-def _selects(selection: Selection, row: Row) -> bool:
-    return selection.has(row.place[1], row.place[0], row.labels)
 
 
 async def _must_have(log: EventLog, sequence: int) -> None:

@@ -123,6 +123,11 @@ class Selection:
         about = dict(zip(FIELDS, (name, namespace), strict=True))
         return all(each.holds(labels) for each in self._labels) and all(each.holds(about) for each in self._fields)
 
+    @property
+    def by_labels(self) -> bool:
+        """False if every label is selected, so that none needs to be read."""
+        return bool(self._labels)
+
     def has_job(self, job: Shown) -> bool:
         """True if the labels of the job's history are selected."""
         known = labels_of(job.name, job.kind, job.phase, job.labels, gone=job.gone)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from services.history import streams
+from services.history import documents, streams
 from services.history.answers import Busy
 from services.history.streams import Progress, Streams
 from shared.errors import Refused
@@ -210,3 +210,25 @@ async def test_the_jobs_of_streams_are_bounded(log: Log, monkeypatch: pytest.Mon
             await taken(first, 10)
     async with aclosing(bounded.changes(RESNET_ALONE, Progress(), as_table=False)) as again:
         await anext(again)
+
+
+async def test_labels_are_read_once_for_each_history_and_where_none_is_selected_never(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+):
+    read: list[str] = []
+    labels = documents.Row.labels.fget
+    assert labels is not None
+
+    def counted(row: documents.Row) -> dict[str, str]:
+        read.append(row.key.name)
+        return labels(row)
+
+    monkeypatch.setattr(documents.Row, "labels", property(counted))
+    await taken(watched(log), 2)
+    assert read == []
+    phase = Question("team-a", watch=True, labels="history.muster.dev/phase=Running")
+    await taken(watched(log, phase), 2)
+    assert sorted(read) == ["bygone", "resnet"]
+    read.clear()
+    await of(log).answer(Question("team-a", limit=500))
+    assert read == []
