@@ -112,6 +112,7 @@ class Guarded(Framework):
     status = Checked(Document)
     phase = Checked(str)
     ports = Checked(list[Document])
+    metrics = Checked(list[Document])
     autoscaler = Checked(Document, named=True)
     hosts_files = Checked(dict[str, str])
     labels = Checked(dict[str, str])

@@ -93,7 +93,7 @@ async def test_a_head_that_the_fold_read_in_the_log_asks_the_log_nothing():
             asked.append(Counted.asked)
             edit = {"spec": {"cleanPodPolicy": ("All", "None", "Running")[generation - 1]}}
             cluster.store.patch(TRAININGJOBS, NAMESPACE, "resnet", edit)
-        shown["hash"] = "0" * 64
+        shown["sequence"] = 10**6
         cluster.store.patch(TRAININGJOBS, NAMESPACE, "resnet", {"status": {"history": shown}}, subresource="status")
         await cluster.quiet()
     assert asked[1:] == asked[:1] * 2
