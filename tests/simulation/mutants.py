@@ -466,7 +466,7 @@ def _reports(*steps: AnyStep, seconds: float = 0.5) -> Plan:
     return msgspec.structs.replace(_steady(job, *steps, LATER), reports=seconds)
 
 
-REPORTS_THAT_MEET = msgspec.structs.replace(_reports(seconds=0.05), to_log=Rates(slow=300))
+REPORTS_THAT_MEET = msgspec.structs.replace(_reports(seconds=0.05), to_log=Rates(slow=500))
 A_TRAINING_THAT_HANGS = _reports(Hang(at=6.0, job="resnet"))
 
 
