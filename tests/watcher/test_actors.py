@@ -146,6 +146,15 @@ def test_a_program_that_writes_labels_for_ever_is_one_writer_and_hides_none_of_a
     assert since(1, changes) == (ROBOT, EDIT)
 
 
+def test_labels_written_twice_a_second_hide_none_of_an_edit_either():
+    seen = [a_job(2 + n, 2, entry(ROBOT, 2 + n // 2, "metadata")) for n in range(2 * MOST_CHANGES)]
+    labels = [with_label(each, str(number)) for number, each in enumerate(seen)]
+    edited = a_job(90, 3, entry(EDIT, 59, "spec"), entry(ROBOT, 1 + MOST_CHANGES, "metadata"), generation=2)
+    first, *found, edit = after(a_job(1, 2), *labels, edited).changes
+    assert (first.write, edit.actor) == (0, EDIT)
+    assert [(change.actor, change.of_labels) for change in found] == [(ROBOT, True), (None, True)]
+
+
 def test_a_write_that_no_watch_showed_has_no_version():
     scaled = a_job(4, 3, entry(EDIT, 1, "spec"), generation=2)
     assert writes(1, after(CREATED, scaled, listed=True).changes) == ()

@@ -16,6 +16,7 @@ from shared.job.events.watcher import (
     JobDeleting,
     JobGone,
     JobObserved,
+    JobOfAnother,
     LabelsChanged,
     LauncherLost,
     PodsGone,
@@ -90,7 +91,8 @@ class TestTheResource:
     def test_other_labels_alone_are_said_without_the_spec_and_with_who_changed_them(self):
         watching = Watching(*labelled([observed(a_spec())], team="a"))
         by = Actor("kubectl-label", "Update")
-        watching.show(a_labelled(9, Change(9, by, 9, of_labels=True), team="b"))
+        undone = Change(8, Actor("kubectl-edit", "Update"), 8)
+        watching.show(a_labelled(9, undone, Change(9, by, 9, of_labels=True), team="b"))
         assert watching.settle() == [LabelsChanged(version=9, labels=(("team", "b"),), by=(by,))]
         assert (watching.job().spec, watching.job().resource.labels) == (a_spec(), (("team", "b"),))
         watching.fold(KEY, LabelsChanged(version=8, labels=()))
@@ -126,6 +128,11 @@ class TestTheResource:
         later = Watching(*labelled([*a_running_job(2), JobFailed(reason="Failed")], team="a"))
         later.show(a_labelled(9, team="b"))
         assert [fact.labels for fact in later.settle() if isinstance(fact, LabelsChanged)] == [(("team", "b"),)]
+
+    def test_an_adoption_does_not_wait_for_labels_which_a_full_log_takes_last(self):
+        another = Watching(*labelled([observed(a_spec()), JobOfAnother(phase="Running")], team="a"))
+        another.show(a_labelled(9, team="b"))
+        assert not [fact for fact in another.settle() if isinstance(fact, LabelsChanged)]
 
     def test_while_changes_of_labels_are_merged_all_else_is_said(self):
         watching = Watching(*labelled([observed(a_spec())], team="a"))

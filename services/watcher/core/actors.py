@@ -72,9 +72,13 @@ def attributed(now: ObservedJob, before: ObservedJob | None, *, listed: bool) ->
         shown = not listed and version != before.observed.version and now.runtime == before.runtime
         actor = of_write(before.writers, now.writers) if shown else None
         change = Change(version, actor, version if shown else None, of_labels)
-        if of_labels and changes and changes[-1].of_labels and changes[-1].actor == actor:
-            # A program that writes labels for ever is one writer.
-            changes = changes[:-1]
+        *_, former, last = (None, None, *changes)
+        if of_labels and last is not None and last.of_labels:
+            # Programs that write labels for ever are one writer, or unknown ones: they hide nothing of an edit.
+            if last.actor == actor:
+                changes = changes[:-1]
+            elif former is not None and former.of_labels:
+                change, changes = Change(version, of_labels=True), changes[:-1]
         changes = (*changes, change)
     if len(changes) > MOST_CHANGES:
         oldest, last, *newer = changes

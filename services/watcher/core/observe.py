@@ -120,14 +120,15 @@ def _facts(
         if not go_on or cache.epoch != job.resource.epoch:
             return go_on
         # First what a lost history acted upon, and what it left: pods in any phase, as those that had ended stay ended.
-        edited = [*_resource(job, cache, presence, labels=labels)] if job.resource.generation else []
+        edited = [*_resource(job, cache, presence, labels=False)] if job.resource.generation else []
         return edited or [*_pods(job, cache, taken, answers, presence)] or [*requests.lost(job, cache)] or go_on
     if (theirs := takeover.begun_by_another(job, resource, cache)) is not None:
         return [theirs]
     if cache.epoch < job.resource.epoch:
         # Another replica recorded a new epoch: until this one lists again, its cache is old.
         return []
-    events = [*_resource(job, cache, presence, labels=labels)]
+    # What waits for the end of a doubt, or for an adoption, does not wait for labels, which a full log takes last.
+    events = [*_resource(job, cache, presence, labels=labels and not job.resource.another)]
     if not job.resource.generation or (events and job.resource.gone):
         # Pods and requests follow after the job itself.
         return events
@@ -197,7 +198,7 @@ def _resource(job: Job, cache: Cache, presence: Presence | None, *, labels: bool
             labels=seen.labels,
         )
     elif labels and _relabelled(job, seen.labels):
-        by = actors.since(job.resource.version, resource.changes)
+        by = actors.since(job.resource.version, tuple(change for change in resource.changes if change.of_labels))
         yield watcher.LabelsChanged(version=seen.version, labels=seen.labels, by=by)
     if resource.deleting and (not job.deleting or (resource.orphan and not job.resource.orphan)):
         yield watcher.JobDeleting(version=seen.version, orphan=resource.orphan, finalizers=resource.finalizers)
