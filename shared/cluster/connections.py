@@ -3,6 +3,8 @@
 `calls.py` sends requests over them.
 """
 
+import re
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +14,8 @@ import msgspec
 
 from shared.cluster.answers import FailedRequest, Status, read_status
 from shared.errors import Transient
+
+_USED = re.compile(r"File descriptor (\d+) is used by transport")
 
 
 class AbruptResponse(aiohttp.ClientResponse):
@@ -58,13 +62,20 @@ async def read_refusal(response: aiohttp.ClientResponse) -> Status:
 def reused_descriptors() -> Iterator[None]:
     """Turn uvloop's error about a reused file descriptor into aiohttp's `ClientConnectionError`.
 
-    After a connection ended while it was made, uvloop holds its descriptor for a moment (its issue 653).
+    After a connection ended while it was made, uvloop may hold its number, perhaps for ever (its issue 653).
     """
     try:
         yield
     except RuntimeError as error:
-        if "is used by transport" not in str(error):
+        found = _USED.match(str(error))
+        if found is None:
             raise
+        # The kernel gives the lowest free number: each later connection would get this one, and fail.
+        taken = socket.socket()
+        if taken.fileno() == int(found[1]):
+            # Closed by the loop, should it let the number go.
+            taken.detach()
+        taken.close()
         raise aiohttp.ClientConnectionError(str(error)) from error
 
 

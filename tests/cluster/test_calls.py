@@ -66,7 +66,7 @@ async def test_an_answer_left_in_the_middle_drops_its_connection(tmp_path: Path)
             assert await asyncio.wait_for(serving, PATIENCE) == "dropped"
 
 
-async def test_a_number_that_the_loop_has_not_given_back_is_tried_again_later(tmp_path: Path) -> None:
+async def test_a_number_that_the_loop_never_gives_back_is_used_by_no_other_call(tmp_path: Path) -> None:
     loop = asyncio.get_running_loop()
     config = tmp_path / "kubeconfig"
     with socket.create_server(("127.0.0.1", 0)) as listening, ExitStack() as held:
@@ -83,6 +83,16 @@ async def test_a_number_that_the_loop_has_not_given_back_is_tried_again_later(tm
         cluster = await KubeCluster.connect(config)
         with pytest.raises(Transient, match="is used by transport"):
             await cluster.get(PODS, "team-a", "p")
+        for _ in ("the held one", "the failed one"):
+            listening.accept()[0].close()
+        listening.setblocking(False)
+        arriving = asyncio.create_task(loop.sock_accept(listening))
+        again = asyncio.create_task(cluster.get(PODS, "team-a", "p"))
+        first, _ = await asyncio.wait([again, arriving], return_when=asyncio.FIRST_COMPLETED)
+        assert first == {arriving}
+        arriving.result()[0].close()
+        again.cancel()
+        await asyncio.wait([again])
         await cluster.close()
         os.dup2(listening.fileno(), number)
         transport.abort()
