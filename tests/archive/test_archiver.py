@@ -36,7 +36,7 @@ from shared.telling.reading import event_of, until
 from shared.telling.targets import parse_target
 from tests.kit.builders import a_running_job
 from tests.kit.nats import a_namespace, a_server, connected, read_to_end
-from tests.kit.sealed import Life, a_key, a_sealed_life
+from tests.kit.sealed import Life, a_key, a_life, a_sealed_life
 
 pytestmark = pytest.mark.nats
 LINES = Part(as_json=True)
@@ -78,7 +78,11 @@ def settings_of(server: NatsServer, user: str) -> Settings:
 async def test_a_sealed_history_leaves_the_log_and_is_told_from_the_archive(nats_server: NatsServer):
     key = a_key(namespace := a_namespace())
     async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
-        life = await a_sealed_life(log, key)
+        life, events = Life(log, key), a_life()
+        await life.live(events[:-4])
+        life.time = "2030-01-01T01:00:00.000Z"
+        await life.live(events[-4:])
+        await life.seal()
         before, sealed = await told(log, namespace), await log.end(history_filters(key))
         await archive(mine, namespace)
         assert await left(log, key) == [sealed]
