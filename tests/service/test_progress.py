@@ -317,7 +317,7 @@ async def test_the_checkpoint_of_a_pod_that_is_removed_as_it_ends_is_recorded(wo
     ends_saying(world, "resnet-worker-1", '{"checkpoint_step": 99}')
     world.store.remove(PODS, NAMESPACE, "resnet-worker-1")
     await world.quiet()
-    watcher._resume(key)
+    watcher._resume(key, watcher._paused)
     await world.until(lambda: bool(world.count("PodsGone")), "it is gone")
     taken = world.job().training.checkpoint
     assert taken is not None
@@ -338,7 +338,7 @@ async def test_the_checkpoint_of_a_pod_that_comes_and_goes_before_the_log_has_it
     await world.pass_seconds(0.1)
     world.store.remove(PODS, NAMESPACE, "resnet-worker-2")
     await world.pass_seconds(3)
-    watcher._resume(key)
+    watcher._resume(key, watcher._paused)
     await world.until(lambda: bool(world.count("CheckpointTaken")), "its checkpoint is recorded")
     await world.pass_seconds(2)
     assert not watcher._cache._ended_of
