@@ -305,7 +305,7 @@ def _min_workers(manifest: Custom, spec: Fields, worker: RoleSpec) -> int:
 
 
 def _with_minimum(role: RoleSpec, least: int) -> RoleSpec:
-    """A job goes on with as many workers as its program needs, which its annotation or nobody says."""
+    """The role; of the workers, with the number of them, `least`, without which the job does not go on."""
     return msgspec.structs.replace(role, min_replicas=min(role.replicas, least)) if role.name == WORKER else role
 
 
