@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from muster.doctor.findings import Finding, fail, names, ok, unknown, warn
-from shared.eventlog.inspection import Room, Varz, copies_trouble, fsync_trouble, of_stream, size
+from shared.eventlog.inspection import Room, Server, copies_trouble, fsync_trouble, of_stream, size
 from shared.eventlog.streams import StreamInfo
 from shared.job.fold import Held, History
 from shared.job.integrity import Broken, Disputed
@@ -119,15 +119,15 @@ def anchor(known: Anchor, fault: str | None) -> Finding:
     return fail("log.anchor", words, "`muster replay --verify` names jobs that differ; the runbook says more")
 
 
-def disk(varz: Varz) -> list[Finding]:
-    """The findings about a server's disk, by its `/varz`: whether acknowledged events are on it, and its room."""
+def disk(server: Server) -> list[Finding]:
+    """The findings about a server's disk: whether acknowledged events are on it, and its room."""
     found = []
-    if trouble := fsync_trouble(varz):
+    if trouble := fsync_trouble(server):
         found.append(warn("log.fsync", trouble, "set it in the server's configuration and restart the server"))
     else:
-        found.append(ok("log.fsync", f"NATS {varz.server_name} has on its disk what it acknowledges"))
-    if varz.room.most:
-        found.append(_left("log.disk", varz.room, " of its disk"))
+        found.append(ok("log.fsync", f"NATS {server.name} has on its disk what it acknowledges"))
+    if server.room.most:
+        found.append(_left("log.disk", server.room, " of its disk"))
     return found
 
 

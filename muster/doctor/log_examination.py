@@ -15,7 +15,7 @@ from muster.doctor.findings import Choices, Finding, ok, part, unknown
 from shared.errors import Refused, Trouble
 from shared.eventlog import inspection
 from shared.eventlog.account import ARCHIVER, STREAM
-from shared.eventlog.inspection import varz
+from shared.eventlog.inspection import server_of
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.setup import must_fit
 from shared.eventlog.streams import STREAMS, StreamInfo, differences
@@ -120,7 +120,7 @@ class LogExamination:
             return [of_log.unmonitored()]
 
         async def of(monitor: str) -> list[Finding]:
-            return of_log.disk(await varz(monitor))
+            return of_log.disk(await server_of(monitor))
 
         looks = await asyncio.gather(*(part("log.fsync", each, of(each), self._choices.timeout) for each in monitors))
         return [finding for each in looks for finding in each]

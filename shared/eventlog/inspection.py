@@ -177,40 +177,47 @@ _ANSWER_SECONDS = 3.0
 """The timeout of a server's monitor, which usually answers in milliseconds."""
 
 
-class _Disk(msgspec.Struct, frozen=True):
+class _Config(msgspec.Struct, frozen=True):
     sync_always: bool = False
     sync_interval: int = 0
     """Nanoseconds."""
     max_storage: int = 0
 
 
-class _Used(msgspec.Struct, frozen=True):
+class JetStream(msgspec.Struct, frozen=True):
+    """What a server's monitor serves at `/jsz?config=1`.
+
+    Its `/varz` has the same, but a server that was asked once before its JetStream had started never says it there.
+    """
+
+    server_id: str
+    disabled: bool = False
+    config: _Config = _Config()
     storage: int = 0
 
 
-class _JetStream(msgspec.Struct, frozen=True):
-    config: _Disk | None = None
-    stats: _Used = _Used()
-
-
-class Varz(msgspec.Struct, frozen=True):
-    """The settings and usage of a server, as its monitor serves them at `/varz`."""
-
+class _Varz(msgspec.Struct, frozen=True):
     server_name: str
-    jetstream: _JetStream = _JetStream()
+
+
+class Server(NamedTuple):
+    """A server, as its monitor describes it."""
+
+    name: str
+    jetstream: JetStream
 
     @property
     def room(self) -> Room:
         """The use of the server's disk."""
-        most = self.jetstream.config.max_storage if self.jetstream.config else 0
         remedy = "give it a larger disk and raise max_file_store: a full one takes no event"
-        return Room(f"NATS {self.server_name}", self.jetstream.stats.storage, max(most, 0), remedy, server=True)
+        most = max(self.jetstream.config.max_storage, 0)
+        return Room(f"NATS {self.name}", self.jetstream.storage, most, remedy, server=True)
 
 
-def fsync_trouble(varz: Varz) -> str:
-    """The fault of a server with this `/varz`; empty if a power cut costs no event."""
-    name, known = varz.server_name, varz.jetstream.config
-    if not known:
+def fsync_trouble(server: Server) -> str:
+    """The fault of this server; empty if a power cut costs no event."""
+    name, known = server.name, server.jetstream.config
+    if server.jetstream.disabled:
         return f"NATS {name} has no JetStream; enable it in the server's configuration (`jetstream {{}}`)"
     if known.sync_always:
         return ""
@@ -253,13 +260,16 @@ def copies_trouble(stream: StreamInfo) -> CopiesTrouble | None:
     )
 
 
-async def varz(monitor: str) -> Varz:
-    """The `/varz` of the server with this monitor.  Raises `Transient`."""
-    url = f"{monitor.rstrip('/')}/varz"
+async def server_of(monitor: str) -> Server:
+    """The server with this monitor.  Raises `Transient`."""
+    url = monitor.rstrip("/")
     timeout = aiohttp.ClientTimeout(total=_ANSWER_SECONDS)
     try:
-        async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url, raise_for_status=True) as answer:
-            return msgspec.json.decode(await answer.read(), type=Varz)
+        async with aiohttp.ClientSession(timeout=timeout, raise_for_status=True) as session:
+            async with session.get(f"{url}/varz") as answer:
+                name = msgspec.json.decode(await answer.read(), type=_Varz).server_name
+            async with session.get(f"{url}/jsz?config=1") as answer:
+                return Server(name, msgspec.json.decode(await answer.read(), type=JetStream))
     except (aiohttp.ClientError, TimeoutError, ValueError, *MALFORMED) as error:
         why = str(error) or "no answer"
         raise Transient(f"cannot ask {url} whether NATS syncs its disk: {why}; correct NATS_MONITOR") from error
@@ -279,9 +289,9 @@ async def look(log: JetStreamEventLog, monitors: Iterable[str]) -> Look:
     there = [found for name in STREAMS if (found := await stream(log, name))]
     said = await asyncio.gather(*map(_said, monitors))
     copies = next((copies_trouble(each) for each in there if each.name == STREAM), None)
-    rooms = [*map(of_stream, there), *(known.room for known in said if isinstance(known, Varz))]
+    rooms = [*map(of_stream, there), *(known.room for known in said if isinstance(known, Server))]
     risks = [
-        *filter(None, (fsync_trouble(each) if isinstance(each, Varz) else str(each) for each in said)),
+        *filter(None, (fsync_trouble(each) if isinstance(each, Server) else str(each) for each in said)),
         *([f"{copies.words}; {copies.remedy}"] if copies else []),
         *(room.risk for room in rooms if room.short),
         *differences({each.name: each.config for each in there}),
@@ -289,9 +299,9 @@ async def look(log: JetStreamEventLog, monitors: Iterable[str]) -> Look:
     return Look(risks, rooms)
 
 
-async def _said(monitor: str) -> Varz | Transient:
-    """The `/varz` of the server, or why there is none."""
+async def _said(monitor: str) -> Server | Transient:
+    """The server, or why its monitor did not say."""
     try:
-        return await varz(monitor)
+        return await server_of(monitor)
     except Transient as trouble:
         return trouble

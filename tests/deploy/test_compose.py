@@ -25,7 +25,7 @@ from muster.doctor import servers
 from muster.doctor.servers import TRIED_KUBERNETES
 from muster.stack import SERVICES
 from shared.eventlog.account import COPIES, SUBSCRIBER, USERS
-from shared.eventlog.inspection import fsync_trouble, varz
+from shared.eventlog.inspection import fsync_trouble, server_of
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.server import _program, configuration
 from shared.eventlog.setup import set_up
@@ -179,7 +179,7 @@ async def test_its_log_lets_each_user_in_and_keeps_what_it_acknowledged(tmp_path
                 assert await log.identity()
             finally:
                 await log.close()
-        assert not fsync_trouble(await varz(f"http://127.0.0.1:{monitor}"))
+        assert not fsync_trouble(await server_of(f"http://127.0.0.1:{monitor}"))
     finally:
         await server.stop()
 

@@ -27,7 +27,7 @@ from shared.eventlog.account import (
     Copy,
 )
 from shared.eventlog.connection import Connection
-from shared.eventlog.inspection import fsync_trouble, varz
+from shared.eventlog.inspection import fsync_trouble, server_of
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.setup import set_up
 from shared.eventlog.tls import Login, Tls
@@ -127,7 +127,7 @@ def test_a_change_of_the_configuration_rolls_the_servers() -> None:
 async def test_one_server_with_strange_passwords(tmp_path: Path) -> None:
     async with running(Nats(tmp_path, STRANGE)) as nats:
         (node,) = nats.nodes
-        assert not fsync_trouble(await varz(node.monitoring))
+        assert not fsync_trouble(await server_of(node.monitoring))
         made = await set_up(nats.url, password=STRANGE[ADMIN], tls=nats.trusted)
         assert made.differences == ()
         for user in USERS:

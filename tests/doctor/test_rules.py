@@ -15,7 +15,7 @@ from muster.doctor.findings import Finding, document, fail, home, in_order, is_w
 from muster.doctor.servers import Pod
 from shared.cluster import access
 from shared.cluster.examination import Right
-from shared.eventlog.inspection import Holding, Varz
+from shared.eventlog.inspection import Holding, JetStream, Server
 from shared.eventlog.streams import Mirror, Replica, StreamCluster, StreamInfo, StreamState
 from shared.eventlog.tls import Life
 from shared.frameworks.kinds import BUILT_IN
@@ -213,8 +213,8 @@ def test_sealed_histories_that_wait(waiting: int, minutes: int, working: bool, s
     ],
 )
 def test_a_servers_disk(config: dict[str, Any], used: int, statuses: list[str]):
-    said = {"server_name": "n0", "jetstream": {"config": config, "stats": {"storage": used}}}
-    found = log.disk(msgspec.convert(said, Varz))
+    said = {"server_id": "N", "config": config, "storage": used}
+    found = log.disk(Server("n0", msgspec.convert(said, JetStream)))
     assert [each.status for each in found] == statuses
 
 

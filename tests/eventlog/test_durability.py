@@ -7,14 +7,13 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from devcluster.child import Child, ChildError
 from shared.errors import Transient
 from shared.eventlog import Entry, api
 from shared.eventlog.account import GENESIS
-from shared.eventlog.inspection import FULL, Varz, copies_trouble, fsync_trouble, look, varz
+from shared.eventlog.inspection import FULL, copies_trouble, fsync_trouble, look, server_of
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.server import _program
 from shared.eventlog.setup import set_up
@@ -48,7 +47,7 @@ async def _answering(folder: Path, jetstream: dict[str, Any] | None, port: int, 
     async def answers() -> bool:
         # The monitor is there before JetStream is.
         with suppress(Transient):
-            return "no JetStream" not in fsync_trouble(await varz(url)) or jetstream is None
+            return (await server_of(url)).jetstream.disabled is (jetstream is None)
         return False
 
     try:
@@ -75,17 +74,17 @@ async def test_a_server_tells_whether_a_power_cut_costs_events(
     tmp_path: Path, jetstream: dict[str, Any] | None, says: str
 ):
     async with monitored(tmp_path, jetstream) as url:
-        found = [fsync_trouble(await varz(each)) for each in (url, f"{url}/")]
+        found = [fsync_trouble(await server_of(each)) for each in (url, f"{url}/")]
     assert all(trouble.startswith(says) and bool(trouble) == bool(says) for trouble in found)
 
 
 async def test_a_monitor_that_cannot_be_asked_is_named():
     gone = f"http://127.0.0.1:{free_port()}"
-    asked = f"cannot ask {gone}/varz whether NATS syncs its disk"
+    asked = f"cannot ask {gone} whether NATS syncs its disk"
     with pytest.raises(Transient, match=f"^{asked}: .*; correct NATS_MONITOR$"):
-        await varz(gone)
+        await server_of(gone)
     with pytest.raises(Transient, match="nats://here"):
-        await varz("nats://here")
+        await server_of("nats://here")
 
 
 @pytest.mark.parametrize("says", ["html", "[]", "7", "null", '{"status": "ok"}', '{"server_name": 1}', '"\\ud800"'])
@@ -96,13 +95,8 @@ async def test_something_else_at_that_address_is_named(says: str):
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        with pytest.raises(Transient, match=f"cannot ask http://127.0.0.1:{port}/varz"):
-            await varz(f"http://127.0.0.1:{port}")
-
-
-def test_what_says_nothing_of_its_disk_has_no_jetstream():
-    assert "has no JetStream" in fsync_trouble(Varz("n1"))
-    assert "has no JetStream" in fsync_trouble(msgspec.convert({"server_name": "n1", "jetstream": {}}, Varz))
+        with pytest.raises(Transient, match=f"cannot ask http://127.0.0.1:{port} whether"):
+            await server_of(f"http://127.0.0.1:{port}")
 
 
 def kept(wanted: int, *replicas: Replica, cluster: str = "c", leader: str = "n0") -> StreamInfo:
