@@ -36,8 +36,7 @@ from shared.job.fold import Histories, History
 from shared.job.naming import NO_UID, JobKey, Uid, key_of, namespace_filters
 from shared.job.state import Job
 from shared.process.settings import Settings
-from shared.runtime.anchor import Anchor, differs
-from shared.runtime.heads import astray, hash_read_again
+from shared.runtime.heads import Anchor, astray, differs, hash_read_again
 from shared.telling.causes.links import waits_of
 from shared.telling.reading import event_of, fold_to_end, is_seal
 from shared.telling.shown import called, word_of

@@ -30,7 +30,7 @@ from shared.job.naming import JOB_UID
 from shared.process.serving import reports_in
 from shared.process.settings import Settings
 from shared.release import this_release
-from shared.runtime.anchor import Anchor
+from shared.runtime.heads import Anchor
 from shared.untrusted import MALFORMED
 
 REACHED = "versions.kubernetes"

@@ -11,7 +11,7 @@ from shared.job.integrity import Broken, Disputed
 from shared.job.naming import NO_UID
 from shared.job.state import Job
 from shared.job.text import counted
-from shared.runtime.anchor import Anchor
+from shared.runtime.heads import Anchor
 
 FEWEST_EVENTS = 100
 """With fewer events there is no pace."""

@@ -23,7 +23,7 @@ from shared.eventlog.tls import Life
 from shared.job.fold import Histories
 from shared.job.naming import namespace_filters
 from shared.process.settings import Settings
-from shared.runtime.anchor import Anchor, differs
+from shared.runtime.heads import Anchor, differs
 from shared.telling.reading import fold_to_end
 
 REACHED = "log.reached"

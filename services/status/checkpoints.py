@@ -27,7 +27,7 @@ from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
 from shared.job.state import Job
 from shared.job.steps import Record, Step
-from shared.runtime.anchor import SEALS_SECONDS, Anchor, differs
+from shared.runtime.heads import SEALS_SECONDS, Anchor, differs
 from shared.runtime.run import Runtime
 from shared.untrusted import whole_number
 

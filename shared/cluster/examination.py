@@ -4,13 +4,15 @@ A service checks before it begins and after failures; one sentence says what a p
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from shared.cluster import Resource
 from shared.errors import Refused, Transient
+
+T = TypeVar("T")
 
 PATIENCE_SECONDS = 5.0
 """Seconds for an API server to answer which kinds it serves."""
@@ -78,28 +80,20 @@ async def examine(
     `Refused(reason="NotInstalled" | "Forbidden")` or `Transient`, with what is missing and what to do.  `Transient` is
     `Unfinished` if any request of this client succeeded meanwhile: questions stand in one queue with its work.
     """
-    before = cluster.succeeded
-    try:
-        async with asyncio.timeout(patience):
-            served = await _must_serve(cluster, kinds)
-            await _must_allow(cluster, [*rights(served)], namespace, remedy)
-    except TimeoutError as error:
-        if cluster.succeeded > before:
-            why = f"{cluster.url} answers, but not every question within {patience:g} s; look at its load"
-            raise Unfinished(why) from error
-        raise _silent(cluster, patience) from error
-    return served
+
+    async def asked() -> list[Resource[Any]]:
+        served = await _must_serve(cluster, kinds)
+        await _must_allow(cluster, [*rights(served)], namespace, remedy)
+        return served
+
+    return await _in_time(cluster, patience, asked())
 
 
 async def served(
     cluster: Examined, kinds: Sequence[Resource[Any]], *, patience: float = PATIENCE_SECONDS
 ) -> list[Resource[Any]]:
     """The served ones of `kinds`.  Raises `Transient` if the API server does not answer in time."""
-    try:
-        async with asyncio.timeout(patience):
-            return await _served(cluster, kinds)
-    except TimeoutError as error:
-        raise _silent(cluster, patience) from error
+    return await _in_time(cluster, patience, _served(cluster, kinds))
 
 
 async def _must_serve(cluster: Examined, kinds: Mapping[Resource[Any], Sequence[Resource[Any]]]) -> list[Resource[Any]]:
@@ -126,7 +120,7 @@ def _not_installed(cluster: Examined, which: str, kinds: Iterable[Resource[Any]]
     )
 
 
-async def _must_allow(cluster: Examined, rights: list[Right], namespace: str, remedy: str) -> None:
+async def _must_allow(cluster: Examined, rights: Sequence[Right], namespace: str, remedy: str) -> None:
     if missing := await _missing(cluster, rights, namespace):
         where = f"in the namespace {namespace}" if namespace else "in the whole cluster"
         raise Refused(f"{cluster.url} does not let us {missing} {where}; {remedy}", reason="Forbidden")
@@ -141,13 +135,7 @@ def granting(namespace: str, *, taking_over: bool, selector: Sequence[str] = ())
 
 async def must_allow(cluster: Examined, rights: Sequence[Right], remedy: str) -> None:
     """Raise `Refused(reason="Forbidden")`, ending with the `remedy`, if a right in the whole cluster is missing."""
-    try:
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            missing = await _missing(cluster, rights, "")
-    except TimeoutError as error:
-        raise _silent(cluster, PATIENCE_SECONDS) from error
-    if missing:
-        raise Refused(f"{cluster.url} does not let us {missing}; {remedy}", reason="Forbidden")
+    await _in_time(cluster, PATIENCE_SECONDS, _must_allow(cluster, rights, "", remedy))
 
 
 async def _missing(cluster: Examined, rights: Sequence[Right], namespace: str) -> str:
@@ -160,5 +148,14 @@ async def _missing(cluster: Examined, rights: Sequence[Right], namespace: str) -
     return ", ".join(f"{'/'.join(each)} {resource}" for resource, each in verbs.items())
 
 
-def _silent(cluster: Examined, patience: float) -> Transient:
-    return Transient(f"{cluster.url} does not answer within {patience:g} s; is the API server up?")
+async def _in_time(cluster: Examined, patience: float, asking: Awaitable[T]) -> T:
+    """Raise `Transient` where the API server does not answer in time, `Unfinished` if it answered any request."""
+    before = cluster.succeeded
+    try:
+        async with asyncio.timeout(patience):
+            return await asking
+    except TimeoutError as error:
+        if cluster.succeeded > before:
+            why = f"{cluster.url} answers, but not every question within {patience:g} s; look at its load"
+            raise Unfinished(why) from error
+        raise Transient(f"{cluster.url} does not answer within {patience:g} s; is the API server up?") from error

@@ -73,6 +73,12 @@ STATE = schemas.column("State", ".status.conditions[-1:].type")
 """The newest true condition is the last one."""
 
 
+def scale_of_workers(specs: str) -> Scale:
+    """The scale of a kind whose number of workers may change; `specs` is its field with the replicas by type."""
+    workers = ".status.replicaStatuses.Worker"
+    return Scale(f".spec.{specs}.Worker.replicas", f"{workers}.active", f"{workers}.selector")
+
+
 def is_type(roles: str) -> str:
     """A CEL expression: true if `name` is one of these roles, separated by `|`, in upper or lower case."""
     return f"name.matches('(?i)^({roles})$')"

@@ -25,12 +25,12 @@ from shared.frameworks.attaching import (
     mount_keys,
 )
 from shared.frameworks.framework import Framework, PodContext
-from shared.frameworks.kubeflow import JOB_ROLE, KubeflowJob, OfTrainingOperator, is_type
+from shared.frameworks.kubeflow import JOB_ROLE, KubeflowJob, OfTrainingOperator, is_type, scale_of_workers
 from shared.frameworks.model import Written, choice, flag, number, text
 from shared.frameworks.pods import pod_of
 from shared.frameworks.reading import DEFAULT_BACKOFF_LIMIT, MOST_SLOTS, Fields
 from shared.frameworks.replicated import Replica, ReplicaType
-from shared.frameworks.schemas import Definition, Document, Scale, Version, rule
+from shared.frameworks.schemas import Definition, Document, Version, rule
 from shared.frameworks.statuses import OPERATOR_NAME, REPLICA_TYPE
 from shared.frameworks.takeover import Inherited
 from shared.frameworks.templates import Promises, absolute
@@ -138,11 +138,7 @@ class MPIJob(KubeflowJob):
     controllers = ("", "kubeflow.org/training-operator", "kubeflow.org/mpi-operator")
     handling = LAUNCHED_TOGETHER
     model = _OfMpi
-    scale = Scale(
-        ".spec.mpiReplicaSpecs.Worker.replicas",
-        ".status.replicaStatuses.Worker.active",
-        ".status.replicaStatuses.Worker.selector",
-    )
+    scale = scale_of_workers(replica_specs)
 
     @property
     def others(self) -> tuple[Framework, ...]:

@@ -102,28 +102,18 @@ def manifest(
 def view_of(workload: Custom) -> WorkloadView:
     """What a Workload says, without what its flavors give to pods."""
     meta = workload.metadata
-    annotations = meta.annotations or {}
-    conditions = {
-        kind: known for known in _objects(at(workload.status, "conditions")) if (kind := _text(known, "type"))
-    }
-
-    def true(kind: str) -> bool:
-        return conditions.get(kind, {}).get("status") == "True"
-
-    def reason(kind: str) -> str:
-        return _text(conditions[kind], "reason") or kind if true(kind) else ""
-
+    annotations, evicted = meta.annotations or {}, _reason(workload, "Evicted")
     return WorkloadView(
         queue=_text(workload.spec, "queueName"),
         generation=whole_number(annotations.get(GENERATION, ""), DIGITS) or 0,
         replaces=annotations.get(REPLACES, "").rpartition("/")[2][:LONGEST],
         pod_sets=tuple(_pod_set(workload, each) for each in _objects(at(workload.spec, "podSets"))[:MOST_SETS]),
-        reserved=true("QuotaReserved"),
-        admitted=true("Admitted"),
-        evicted=reason("Evicted"),
-        message=text.ends(str(conditions["Evicted"].get("message", ""))) if true("Evicted") else "",
-        finished=reason("Finished"),
-        ready=true("PodsReady"),
+        reserved=has_quota(workload),
+        admitted=_is_true(workload, "Admitted"),
+        evicted=evicted,
+        message=text.ends(str(_condition(workload, "Evicted").get("message", ""))) if evicted else "",
+        finished=_reason(workload, "Finished"),
+        ready=_is_true(workload, "PodsReady"),
         held=IN_USE in (meta.finalizers or ()),
         deleting=meta.deletion_timestamp is not None,
     )
@@ -178,32 +168,20 @@ def _with(view: PodSetView, labels: object, tolerations: object) -> PodSetView:
 
 
 def _toleration(given: Mapping[str, Any]) -> TolerationView:
-    key, operator, value, effect = (_text(given, field) for field in ("key", "operator", "value", "effect"))
     seconds = given.get("tolerationSeconds")
-    return TolerationView(
-        key=key,
-        operator=operator,
-        value=value,
-        effect=effect,
-        seconds=seconds if isinstance(seconds, int) else None,
-    )
+    words = {name: _text(given, name) for name in _OF_TOLERATION}
+    return TolerationView(**words, seconds=seconds if isinstance(seconds, int) else None)
+
+
+_OF_TOLERATION = ("key", "operator", "value", "effect")
 
 
 def placed(pod: Document, name: str, view: PodSetView) -> Document:
     """The pod as its Workload `name` wants it."""
     spec, meta = pod["spec"], pod["metadata"]
     given = [
-        {
-            field: value
-            for field, value in {
-                "key": each.key,
-                "operator": each.operator,
-                "value": each.value,
-                "effect": each.effect,
-                "tolerationSeconds": each.seconds,
-            }.items()
-            if value not in ("", None)
-        }
+        {name: word for name in _OF_TOLERATION if (word := getattr(each, name))}
+        | ({"tolerationSeconds": each.seconds} if each.seconds is not None else {})
         for each in view.tolerations
     ]
     tolerations = [*(spec.get("tolerations") or ()), *given]
@@ -299,6 +277,11 @@ def _condition(workload: Custom, kind: str) -> dict[str, Any]:
 
 def _is_true(workload: Custom, kind: str) -> bool:
     return _condition(workload, kind).get("status") == "True"
+
+
+def _reason(workload: Custom, kind: str) -> str:
+    """The reason of a condition that is true; empty otherwise."""
+    return _text(_condition(workload, kind), "reason") or kind if _is_true(workload, kind) else ""
 
 
 def _count(pod_set: Mapping[str, Any]) -> int:

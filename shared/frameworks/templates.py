@@ -28,11 +28,23 @@ class Rule(NamedTuple):
 
 
 PASSED = Rule()
+
+
+def _passed(names: str) -> dict[str, Rule]:
+    return dict.fromkeys(names.split(), PASSED)
+
+
 _NAMES = "the pods of a job find each other by the names of pods"
 _BY_SERVER = "The API server takes it in no new pod."
 
 POD: Mapping[str, Rule] = MappingProxyType(
-    {
+    _passed(
+        "enableServiceLinks evictionResponders hostAliases hostIPC hostPID hostUsers imagePullSecrets nodeName os "
+        "overhead preemptionPolicy priorityClassName resourceClaims runtimeClassName schedulerName "
+        "schedulingGates schedulingGroup serviceAccount serviceAccountName shareProcessNamespace "
+        "terminationGracePeriodSeconds topologySpreadConstraints"
+    )
+    | {
         "activeDeadlineSeconds": Rule(note="The pod then fails."),
         "affinity": Rule("added to", "A node where three pods of the job failed is the last choice for ten minutes."),
         "automountServiceAccountToken": Rule("set where absent", "False, unless the template names an account."),
@@ -42,76 +54,42 @@ POD: Mapping[str, Rule] = MappingProxyType(
             "overridden",
             f"{_NAMES}: Default becomes ClusterFirst, and with hostNetwork ClusterFirstWithHostNet",
         ),
-        "enableServiceLinks": PASSED,
         "ephemeralContainers": Rule("refused", _BY_SERVER),
-        "evictionResponders": PASSED,
-        "hostAliases": PASSED,
-        "hostIPC": PASSED,
         "hostNetwork": Rule(note="An sshd of the pod then needs a port that is free on the node."),
-        "hostPID": PASSED,
-        "hostUsers": PASSED,
         "hostname": Rule("overridden", f"{_NAMES}, which are their host names", told=True),
         "hostnameOverride": Rule("overridden", f"{_NAMES}, which are their host names", told=True),
-        "imagePullSecrets": PASSED,
         "initContainers": Rule(note="What fails or waits there is told by name."),
-        "nodeName": PASSED,
         "nodeSelector": Rule(note="With Kueue, together with the flavour's."),
-        "os": PASSED,
-        "overhead": PASSED,
-        "preemptionPolicy": PASSED,
         "priority": Rule(note="The API server takes the priorityClassName's alone."),
-        "priorityClassName": PASSED,
         "readinessGates": Rule(note="A pod is Ready once they are, too."),
-        "resourceClaims": PASSED,
         "resources": Rule(note="Of the whole pod."),
         "restartPolicy": Rule("overridden", "Muster makes failed pods again: write it beside the template"),
-        "runtimeClassName": PASSED,
-        "schedulerName": PASSED,
-        "schedulingGates": PASSED,
-        "schedulingGroup": PASSED,
         "securityContext": Rule(note="With an fsGroup the workers' sshd keeps its own host keys."),
-        "serviceAccount": PASSED,
-        "serviceAccountName": PASSED,
         "setHostnameAsFQDN": Rule("overridden", f"{_NAMES}, which are their host names", told=True),
-        "shareProcessNamespace": PASSED,
         "subdomain": Rule(
             "overridden", "Where the pods share a Service it is that Service's name; passed on elsewhere."
         ),
-        "terminationGracePeriodSeconds": PASSED,
         "tolerations": Rule(note="With Kueue, together with the flavour's."),
-        "topologySpreadConstraints": PASSED,
         "volumes": Rule("added to", "A volume with the name of one of Muster's is refused."),
     }
 )
 """The fields of a PodSpec."""
 
 CONTAINER: Mapping[str, Rule] = MappingProxyType(
-    {
-        "args": PASSED,
+    _passed(
+        "args envFrom image imagePullPolicy lifecycle livenessProbe name resizePolicy securityContext "
+        "startupProbe stdin stdinOnce terminationMessagePath tty volumeDevices workingDir"
+    )
+    | {
         "command": Rule("set where absent", "Of workers that wait for ssh, without args: it starts sshd."),
         "env": Rule("added to", "A variable by which the pods find each other is refused; of others the user's wins."),
-        "envFrom": PASSED,
-        "image": PASSED,
-        "imagePullPolicy": PASSED,
-        "lifecycle": PASSED,
-        "livenessProbe": PASSED,
-        "name": PASSED,
         "ports": Rule("added to", "The kind's own port, unless the training container has one of its name or number."),
         "readinessProbe": Rule(note="That of the training container counts."),
-        "resizePolicy": PASSED,
         "resources": Rule(note="`alpha.kubernetes.io/nvidia-gpu` becomes `nvidia.com/gpu`."),
         "restartPolicy": Rule("set where absent", "Never, with `muster.dev/restart-in-place`."),
         "restartPolicyRules": Rule("set where absent", "Begin a failure again; with the same annotation."),
-        "securityContext": PASSED,
-        "startupProbe": PASSED,
-        "stdin": PASSED,
-        "stdinOnce": PASSED,
-        "terminationMessagePath": PASSED,
         "terminationMessagePolicy": Rule("set where absent", "FallbackToLogsOnError."),
-        "tty": PASSED,
-        "volumeDevices": PASSED,
         "volumeMounts": Rule("added to", "A mount that would hide the hosts files is refused; see below."),
-        "workingDir": PASSED,
     }
 )
 """The fields of a Container."""

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from shared.cluster.objects import Custom
-from shared.frameworks.kubeflow import KubeflowJob, OfTrainingOperator, is_type
+from shared.frameworks.kubeflow import KubeflowJob, OfTrainingOperator, is_type, scale_of_workers
 from shared.frameworks.model import Written, choice, flag
 from shared.frameworks.reading import Fields
 from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
-from shared.frameworks.schemas import Document, Scale, rule
+from shared.frameworks.schemas import Document, rule
 from shared.job.naming import Slot
 from shared.job.spec import WORKER, Handling, JobSpec, RoleSpec
 
@@ -45,11 +45,7 @@ class TFJob(KubeflowJob):
     take_over = OfTrainingOperator(replica_types)
     container_properties = ContainerProperties(name="tensorflow", port_name="tfjob-port", port=2222)
     model = _OfTensorFlow
-    scale = Scale(
-        ".spec.tfReplicaSpecs.Worker.replicas",
-        ".status.replicaStatuses.Worker.active",
-        ".status.replicaStatuses.Worker.selector",
-    )
+    scale = scale_of_workers(replica_specs)
 
     def rules_of_replicas(self) -> Iterator[Document]:
         yield from super().rules_of_replicas()

@@ -27,7 +27,7 @@ from shared.frameworks.attaching import (
     mount_hosts,
     mount_keys,
 )
-from shared.frameworks.framework import Framework, PodContext, StatusRenderer, key_of, slot_labels, true_conditions
+from shared.frameworks.framework import Framework, PodContext, key_of, slot_labels, true_conditions
 from shared.frameworks.pods import pod_of
 from shared.frameworks.rendezvous import C10D, UNSHARED, rendezvous_name, rendezvous_pod
 from shared.frameworks.runtimes import (
@@ -102,29 +102,6 @@ REASONS = {
 """Upstream's reason and message of a condition, by its type in the log and its status."""
 
 
-def train_job_status(framework: StatusRenderer, job: Job) -> Document:
-    """The status of the job's resource."""
-    shown = [_in_their_words(job, with_losses(job, known)) for known in waiting.conditions(job) if known.type in TYPES]
-    if not job.status.phase:
-        # A queue gives the quota of a failed job back.
-        word = "Pending" if any(_may_go(problem) for problem in job.resource.problems) else "Failed"
-        refused = [known for known in shown if known.type == "Created" and not known.status]
-        shown += [msgspec.structs.replace(known, type=word, status=True) for known in refused]
-    shown = newest_last(shown)
-    state = next((known for known in reversed(shown) if known.status), None)
-    if state is not None and state.type == "Running" and not state.message:
-        shown = [known for known in shown if known.type in OF_UPSTREAM]
-    return {
-        "phase": state.type if state is not None else "",
-        "conditions": [condition(known) for known in shown],
-        "jobsStatus": [_job_status(job, role) for role in _shown(job)],
-        "replicas": len(job.attempt.workers),
-        "selector": f"{JOB_UID}={job.key.uid},{ROLE}={WORKER}",
-        "observedGeneration": job.resource.generation,
-        "trainerStatus": trainer_status(job),
-    }
-
-
 def _shown(job: Job) -> list[str]:
     """The roles that have a Job upstream."""
     return [role.name for role in job.spec.roles if role.name != RENDEZVOUS] if job.spec is not None else []
@@ -133,17 +110,6 @@ def _shown(job: Job) -> list[str]:
 def _may_go(problem: Problem) -> bool:
     """True if the job begins without a change of its spec once the problem is gone, such as one of its runtime."""
     return problem.reason in PASSING or problem.field.startswith("runtime.")
-
-
-def phase_of(status: Document) -> str:
-    """The phase that a status shows; it raises nothing for any JSON."""
-    true = true_conditions(status)
-    weighty = ("Failed", "Succeeded", "Suspended", "Suspending", "Restarting", "Running", "Created")
-    active = any(job.get("active") for job in objects(status.get("jobsStatus")))
-    if not true and (active or status.get("phase") == "Running"):
-        # It runs and lacks nothing.  The definition of upstream has no field for the phase.
-        return "Running"
-    return next((phase for phase in weighty if TYPES[phase] in true and "Created" in true), "")
 
 
 def _in_their_words(job: Job, known: Condition) -> Condition:
@@ -326,10 +292,36 @@ class TrainJob(Framework):
         return path_of(LAUNCHER_JOB if role == LAUNCHER else node_job(jobs)) + ".template"
 
     def status(self, job: Job) -> Document:
-        return train_job_status(self, job)
+        shown = [
+            _in_their_words(job, with_losses(job, known)) for known in waiting.conditions(job) if known.type in TYPES
+        ]
+        if not job.status.phase:
+            # A queue gives the quota of a failed job back.
+            word = "Pending" if any(_may_go(problem) for problem in job.resource.problems) else "Failed"
+            refused = [known for known in shown if known.type == "Created" and not known.status]
+            shown += [msgspec.structs.replace(known, type=word, status=True) for known in refused]
+        shown = newest_last(shown)
+        state = next((known for known in reversed(shown) if known.status), None)
+        if state is not None and state.type == "Running" and not state.message:
+            shown = [known for known in shown if known.type in OF_UPSTREAM]
+        return {
+            "phase": state.type if state is not None else "",
+            "conditions": [condition(known) for known in shown],
+            "jobsStatus": [_job_status(job, role) for role in _shown(job)],
+            "replicas": len(job.attempt.workers),
+            "selector": f"{JOB_UID}={job.key.uid},{ROLE}={WORKER}",
+            "observedGeneration": job.resource.generation,
+            "trainerStatus": trainer_status(job),
+        }
 
     def phase(self, status: Document) -> str:
-        return phase_of(status)
+        true = true_conditions(status)
+        weighty = ("Failed", "Succeeded", "Suspended", "Suspending", "Restarting", "Running", "Created")
+        active = any(job.get("active") for job in objects(status.get("jobsStatus")))
+        if not true and (active or status.get("phase") == "Running"):
+            # It runs and lacks nothing.  The definition of upstream has no field for the phase.
+            return "Running"
+        return next((phase for phase in weighty if TYPES[phase] in true and "Created" in true), "")
 
     def hosts_files(self, key: JobKey, spec: JobSpec, members: Sequence[WorkerName]) -> dict[str, str]:
         launcher = [f"{key.name}-{LAUNCHER}"] if spec.launcher_works else []

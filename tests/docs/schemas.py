@@ -4,7 +4,9 @@
 """
 
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -25,6 +27,51 @@ def files() -> dict[str, bytes]:
 
 def rendered(schema: Schema) -> bytes:
     return msgspec.json.format(msgspec.json.encode(schema, order="deterministic"), indent=1) + b"\n"
+
+
+def breaks(released: Mapping[str, Schema], now: Mapping[str, Schema]) -> list[str]:
+    """What of the `$defs` of a release a program would miss now, one sentence each.
+
+    A type, a field and a word of an enumeration may be added, and nothing else changes: events of the release are
+    stored for ever, and programs written for it read those of today.
+    """
+    return [sentence for name, old in released.items() for sentence in _broken(name, old, now.get(name))]
+
+
+def _broken(name: str, old: Schema, new: Schema | None) -> Iterator[str]:
+    if new is None:
+        yield f"{name} is gone"
+        return
+    fields: Schema = new.get("properties", {})
+    for field, schema in old.get("properties", {}).items():
+        if field not in fields:
+            yield f"{name}.{field} is gone"
+        elif not _reads(schema, fields[field]):
+            yield f"{name}.{field} was {_bare(schema)}, and is {_bare(fields[field])}"
+    for field in sorted({*new.get("required", ())} ^ {*old.get("required", ())}):
+        yield f"{name}.{field} is required in one of the two only"
+
+
+def _reads(old: Any, new: Any) -> bool:
+    """Whether what the old schema has is in the new one."""
+    old, new = _bare(old), _bare(new)
+    if isinstance(old, dict) and isinstance(new, dict):
+        return old.keys() == new.keys() and all(
+            {*old[key]} <= {*new[key]} if key == "enum" else _reads(old[key], new[key]) for key in old
+        )
+    if isinstance(old, list) and isinstance(new, list):
+        return len(old) == len(new) and all(map(_reads, old, new))
+    return bool(old == new)
+
+
+def _bare(schema: Any) -> Any:
+    """Without what breaks no reader: words for people, the default, which events have, and bounds of a number."""
+    if not isinstance(schema, dict):
+        return schema
+    return {key: value for key, value in schema.items() if key not in _HARMLESS}
+
+
+_HARMLESS = ("default", "description", "title", "minimum", "maximum")
 
 
 def main() -> None:

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from jsonschema import Draft7Validator, Draft202012Validator
 
-from muster.schemas import KINDS, asyncapi, breaks, of_all, of_type
-from tests.docs.schemas import FOLDER, RELEASED, files
+from muster.schemas import KINDS, asyncapi, of_all, of_type
+from tests.docs.schemas import FOLDER, RELEASED, breaks, files
 
 WRITTEN = (Path(__file__).parents[1] / "histories" / "events.jsonl").read_bytes().splitlines()
 ANY = Draft202012Validator(msgspec.json.decode(msgspec.json.encode(of_all())))

@@ -336,8 +336,8 @@ async def test_a_missing_right_is_one_line(tmp_path: Path):
         with pytest.raises(Refused) as refusal:
             await set_up(known, options_of())
         assert refusal.value.reason == "Forbidden"
-        told = "does not let us get/create/patch customresourcedefinitions; grant it to the user of `muster setup`"
-        assert told in str(refusal.value)
+        told = "does not let us get/create/patch customresourcedefinitions in the whole cluster; "
+        assert f"{told}grant it to the user of `muster setup`" in str(refusal.value)
 
 
 async def test_an_api_server_that_is_down_is_waited_for(a_site: MakeSite, tmp_path: Path, said: Said):

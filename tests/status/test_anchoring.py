@@ -18,7 +18,7 @@ from shared.eventlog.server import NatsServer
 from shared.job.events.watcher import JobGone
 from shared.job.fold import Histories
 from shared.job.naming import history_filters, namespace_filters
-from shared.runtime.anchor import SEALS_SECONDS, Anchor, differs
+from shared.runtime.heads import SEALS_SECONDS, Anchor, differs
 from shared.telemetry.process_metrics import ProcessMetrics
 from shared.telling.reading import AT_ONCE, fold_to_end
 from tests.archive.test_archiver import archive
