@@ -101,6 +101,8 @@ class Client:
 
     def left(self) -> None:
         """From `connection_lost`."""
+        # Whoever still holds this client, such as a failed request, holds no buffers of TLS with it.
+        self._transport = None
         self._door.forget(self)
 
     def know(self) -> None:
