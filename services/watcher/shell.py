@@ -47,7 +47,7 @@ from shared.frameworks.gangs import NOT_SERVED, OFF
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.job.events.catalog import Fact
 from shared.job.events.event import Author
-from shared.job.events.watcher import LabelsChanged, PodsGone, PodsObserved
+from shared.job.events.watcher import JobRelabelled, PodsGone, PodsObserved
 from shared.job.fold import History, leave
 from shared.job.naming import JobKey
 from shared.job.state import Job
@@ -259,7 +259,7 @@ class Watcher:
             self._rows[key] = Row(row, loop.time() + seconds)
             self._paused.add(key)
             loop.call_later(seconds, self._resume, key, self._paused)
-        if any(isinstance(fact, LabelsChanged) for fact in facts[:1]) and not self._runtime.appends.busy(history):
+        if any(isinstance(fact, JobRelabelled) for fact in facts[:1]) and not self._runtime.appends.busy(history):
             self._relabelled.add(key)
             asyncio.get_running_loop().call_later(LABELS_SECONDS, self._resume, key, self._relabelled)
 

@@ -93,7 +93,7 @@ def _evolved(job: Job, event: AnyEvent, at: At) -> Job:
             return with_success(with_objects(job, children=children, queued=queued), *_DELETIONS)
         case watcher.JobObserved():
             return _job_observed(job, event, at)
-        case watcher.LabelsChanged():
+        case watcher.JobRelabelled():
             if event.version < job.resource.version:
                 return job
             return with_resource(job, version=event.version, labels=_interned(event.labels), blank=False)

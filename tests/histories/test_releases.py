@@ -20,7 +20,7 @@ def test_the_recordings_have_every_kind_and_every_type_of_event_that_changes_a_j
     events = [event for recording in RECORDINGS for event in recording.events()]
     types = {event.subject.rpartition(".")[2] for event in events}
     # After a seal there is no status document, and none shows labels.
-    assert types | FOR_PEOPLE | {"EventDisowned", "JobSealed", "LabelsChanged"} == {
+    assert types | FOR_PEOPLE | {"EventDisowned", "JobSealed", "JobRelabelled"} == {
         type_.__struct_config__.tag for type_ in get_args(AnyEvent)
     }
     assert observed(events) == BUILT_IN_KINDS

@@ -67,7 +67,7 @@ EXAMPLES: tuple[AnyEvent, ...] = (
         spec=SPEC,
         problems=(PROBLEM,),
     ),
-    watcher.LabelsChanged(version=45, labels=(("team", "a"),), by=(Actor("kubectl-label", "Update"),)),
+    watcher.JobRelabelled(version=45, labels=(("team", "a"),), by=(Actor("kubectl-label", "Update"),)),
     watcher.JobDeleting(version=50, orphan=True),
     watcher.JobGone(version=60, reason="Deleted"),
     watcher.JobOfAnother(

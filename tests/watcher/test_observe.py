@@ -17,7 +17,7 @@ from shared.job.events.watcher import (
     JobGone,
     JobObserved,
     JobOfAnother,
-    LabelsChanged,
+    JobRelabelled,
     LauncherLost,
     PodsGone,
     PodsObserved,
@@ -93,9 +93,9 @@ class TestTheResource:
         by = Actor("kubectl-label", "Update")
         undone = Change(8, Actor("kubectl-edit", "Update"), 8)
         watching.show(a_labelled(9, undone, Change(9, by, 9, of_labels=True), team="b"))
-        assert watching.settle() == [LabelsChanged(version=9, labels=(("team", "b"),), by=(by,))]
+        assert watching.settle() == [JobRelabelled(version=9, labels=(("team", "b"),), by=(by,))]
         assert (watching.job().spec, watching.job().resource.labels) == (a_spec(), (("team", "b"),))
-        watching.fold(KEY, LabelsChanged(version=8, labels=()))
+        watching.fold(KEY, JobRelabelled(version=8, labels=()))
         assert watching.job().resource.labels == (("team", "b"),), "that was before"
 
     def test_who_changes_labels_has_no_part_in_an_edit_that_is_recorded_with_them(self):
@@ -114,9 +114,9 @@ class TestTheResource:
         of_older.show(a_labelled(9, team="a"))
         before = of_older.job()
         (fact,) = of_older.settle()
-        assert fact == LabelsChanged(version=9, labels=(("team", "a"),))
+        assert fact == JobRelabelled(version=9, labels=(("team", "a"),))
         assert sentence(fact, before, of_older.job()) == "its labels were seen"
-        changed = LabelsChanged(version=10, labels=())
+        changed = JobRelabelled(version=10, labels=())
         assert sentence(changed, of_older.job(), of_older.job(), " by kubectl") == "its labels were changed by kubectl"
         of_older.fold(KEY, changed)
         assert of_older.job().resource.labels == ()
@@ -124,15 +124,15 @@ class TestTheResource:
     def test_the_labels_of_a_job_that_was_over_before_they_were_recorded_are_not_said(self):
         over = Watching(*a_running_job(2), JobFailed(reason="Failed"))
         over.show(a_labelled(9, team="a"))
-        assert not [fact for fact in over.settle() if isinstance(fact, LabelsChanged)]
+        assert not [fact for fact in over.settle() if isinstance(fact, JobRelabelled)]
         later = Watching(*labelled([*a_running_job(2), JobFailed(reason="Failed")], team="a"))
         later.show(a_labelled(9, team="b"))
-        assert [fact.labels for fact in later.settle() if isinstance(fact, LabelsChanged)] == [(("team", "b"),)]
+        assert [fact.labels for fact in later.settle() if isinstance(fact, JobRelabelled)] == [(("team", "b"),)]
 
     def test_an_adoption_does_not_wait_for_labels_which_a_full_log_takes_last(self):
         another = Watching(*labelled([observed(a_spec()), JobOfAnother(phase="Running")], team="a"))
         another.show(a_labelled(9, team="b"))
-        assert not [fact for fact in another.settle() if isinstance(fact, LabelsChanged)]
+        assert not [fact for fact in another.settle() if isinstance(fact, JobRelabelled)]
 
     def test_while_changes_of_labels_are_merged_all_else_is_said(self):
         watching = Watching(*labelled([observed(a_spec())], team="a"))

@@ -251,7 +251,7 @@ async def test_labels_that_are_written_for_ever_are_recorded_once_a_minute_witho
         cluster.store.patch(TRAININGJOBS, NAMESPACE, "resnet", {"metadata": {"labels": {"beat": str(number)}}})
 
     def told() -> list[str]:
-        return [dict(body["labels"])["beat"] for kind, body in cluster.said() if kind == "LabelsChanged"]
+        return [dict(body["labels"])["beat"] for kind, body in cluster.said() if kind == "JobRelabelled"]
 
     async with cluster.watched():
         await cluster.quiet()
@@ -264,4 +264,4 @@ async def test_labels_that_are_written_for_ever_are_recorded_once_a_minute_witho
         beat(200)
         await asyncio.sleep(1)
         assert told()[-1] == "200", "a change after a quiet minute is told at once"
-    assert cluster.kinds() == ["JobObserved", *["LabelsChanged"] * 5]
+    assert cluster.kinds() == ["JobObserved", *["JobRelabelled"] * 5]

@@ -199,7 +199,7 @@ def _resource(job: Job, cache: Cache, presence: Presence | None, *, labels: bool
         )
     elif labels and _relabelled(job, seen.labels):
         by = actors.since(job.resource.version, tuple(change for change in resource.changes if change.of_labels))
-        yield watcher.LabelsChanged(version=seen.version, labels=seen.labels, by=by)
+        yield watcher.JobRelabelled(version=seen.version, labels=seen.labels, by=by)
     if resource.deleting and (not job.deleting or (resource.orphan and not job.resource.orphan)):
         yield watcher.JobDeleting(version=seen.version, orphan=resource.orphan, finalizers=resource.finalizers)
 

@@ -29,7 +29,7 @@ class JobObserved(Event, frozen=True, tag="JobObserved"):
     """The resource's labels, by name; those beyond 32 of them and 2 KiB are left out.  None: not recorded yet."""
 
 
-class LabelsChanged(Event, frozen=True, tag="LabelsChanged"):
+class JobRelabelled(Event, frozen=True, tag="JobRelabelled"):
     """The resource's labels changed, and nothing else; once a minute at most."""
 
     version: int
@@ -266,7 +266,7 @@ class HistoryAccepted(Event, frozen=True, tag="HistoryAccepted"):
 
 Fact = (
     JobObserved
-    | LabelsChanged
+    | JobRelabelled
     | JobDeleting
     | JobGone
     | JobOfAnother

@@ -70,7 +70,7 @@ def sentence(event: AnyEvent, before: Job, after: Job, by: str = "") -> str:
                 return "the resource was seen"
             was = before.spec
             return applied(after.spec, by) if was is None else changed(was, after.spec, event.generation, by)
-        case watcher.LabelsChanged():
+        case watcher.JobRelabelled():
             # An older release recorded none.
             return f"its labels were changed{by}" if before.resource.labels is not None else "its labels were seen"
         case watcher.JobDeleting():

@@ -189,7 +189,7 @@ class Causes(Links):
                 pass
             case scheduler.AutoscalerMade() | scheduler.AutoscalerGone():
                 self._keep(here)
-            case LogCreated() | EventDisowned() | ChangeAttributed() | watcher.LabelsChanged():
+            case LogCreated() | EventDisowned() | ChangeAttributed() | watcher.JobRelabelled():
                 # None of these is the cause of anything that people ask about.
                 pass
             case _:
@@ -207,7 +207,7 @@ class Causes(Links):
 
     def _by(self, event: Fact, here: Link) -> str:
         actors = (
-            event.by if isinstance(event, watcher.JobObserved | watcher.LabelsChanged | watcher.ScaleRequested) else ()
+            event.by if isinstance(event, watcher.JobObserved | watcher.JobRelabelled | watcher.ScaleRequested) else ()
         )
         return by(actors, self._people.of(self.job.key, here.sequence, event))
 
