@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import aclosing
 from datetime import datetime
+from functools import partial
 from itertools import takewhile
 
 import msgspec
@@ -36,9 +37,11 @@ DONE = Metric(
     "muster_archive_histories_total",
     "counter",
     ("what",),
-    "Histories that were archived and purged, and messages that retention removed from the archive",
+    "Histories archived and purged, and messages that retention removed",
 )
+PURGED = Metric("muster_archive_purged_events_total", "counter", (), "Events that the archiver removed from the log")
 WAITING = Metric("muster_archive_waiting", "gauge", (), "Sealed histories whose events are still in the log")
+EVENTS = Metric("muster_archive_waiting_events", "gauge", (), "Events of these")
 FAILING = Metric("muster_archive_failing", "gauge", (), "Those of them that could not be archived, and are tried again")
 OLDEST = Metric("muster_archive_oldest_seconds", "gauge", (), "For how long the oldest of them waits")
 
@@ -49,22 +52,26 @@ class ArchiveFigures(Figures):
     def __init__(self) -> None:
         super().__init__(ARCHIVER)
         self.names = False
-        self._done = Count(DONE)
-        self._waiting = self._failing = 0
-        self._oldest = 0.0
+        self._done, self._purged = Count(DONE), Count(PURGED)
+        self._purged.add(by=0)
         self._warnings: tuple[str, ...] = ()
-        self.gauges = {WAITING: lambda: self._waiting, FAILING: lambda: self._failing, OLDEST: lambda: self._oldest}
+        self._told = dict.fromkeys((WAITING, EVENTS, FAILING, OLDEST), 0.0)
+        self.gauges = {metric: partial(self._told.__getitem__, metric) for metric in self._told}
         for what in ("archived", "purged", "removed"):
             self._done.add(what, by=0)
 
     def done(self, what: str, number: int = 1) -> None:
         self._done.add(what, by=number)
 
+    def purged(self, events: int) -> None:
+        self._purged.add(by=events)
+
     def tell(self, sealed: Iterable[Sealed], now: float) -> None:
         waiting = [each for each in sealed if each.waits]
         failing = [each for each in sealed if each.trouble]
-        self._waiting, self._failing = len(waiting), len(failing)
-        self._oldest = max(now - waiting[0].at, 0.0) if waiting else 0.0
+        events = sum(each.seal.count for each in waiting)
+        oldest = max(now - waiting[0].at, 0.0) if waiting else 0.0
+        self._told |= {WAITING: len(waiting), EVENTS: events, FAILING: len(failing), OLDEST: oldest}
         why = {each.trouble: each for each in reversed(failing)}
         self._warnings = tuple(
             f"{each.key}: {trouble}" if self.names else "a sealed history is not archived"
@@ -73,9 +80,9 @@ class ArchiveFigures(Figures):
 
     def report(self) -> Report:
         found = super().report()
-        warnings = self._warnings
-        if self._failing > 1:
-            warnings = (*warnings, f"{counted(self._failing, 'sealed history')} cannot be archived")
+        warnings, failing = self._warnings, int(self._told[FAILING])
+        if failing > 1:
+            warnings = (*warnings, f"{counted(failing, 'sealed history')} cannot be archived")
         return msgspec.structs.replace(found, warnings=warnings)
 
 
@@ -266,7 +273,7 @@ class Archiver:
     async def _purge(self, sealed: Sealed, before: int) -> None:
         # The facts first: who reads decisions without a fact before them knows that they are being purged.
         for each in history_filters(sealed.key):
-            await self._log.archive.purge(STREAM, each, before)
+            self._figures.purged(await self._log.archive.purge(STREAM, each, before))
 
     async def _drop(self, sealed: Sealed, now: float) -> None:
         filters = history_filters(sealed.key)

@@ -32,6 +32,7 @@ from shared.frameworks.kinds import BUILT_IN
 from shared.history_api import Question
 from shared.job.naming import JobKey, archived_as, history_filters, key_archived, subject_of
 from shared.process.settings import Settings
+from shared.telemetry.metrics import Count
 from shared.telling.reading import event_of, until
 from shared.telling.targets import parse_target
 from tests.kit.builders import a_running_job
@@ -42,19 +43,27 @@ pytestmark = pytest.mark.nats
 LINES = Part(as_json=True)
 
 
-async def an_archiver(log: JetStreamEventLog, namespace: str, **options: object) -> Archiver:
+async def an_archiver(
+    log: JetStreamEventLog, namespace: str, *, figures: ArchiveFigures | None = None, **options: object
+) -> Archiver:
     """One that has just started."""
-    made = Archiver(log, BUILT_IN, ArchiveFigures(), namespace=namespace, **options)  # type: ignore[arg-type]
+    made = Archiver(log, BUILT_IN, figures or ArchiveFigures(), namespace=namespace, **options)  # type: ignore[arg-type]
     for stored in await read_to_end(log, seals(namespace)):
         made.note(stored)
     await log.end()
     return made
 
 
-async def archive(log: JetStreamEventLog, namespace: str, **options: object) -> Archiver:
+async def archive(log: JetStreamEventLog, namespace: str, **options: Any) -> Archiver:
     made = await an_archiver(log, namespace, **options)
     await made.turn(lambda: True)
     return made
+
+
+def figure(figures: ArchiveFigures, name: str) -> float:
+    (found,) = (each for each in figures.series() if each.metric.name == f"muster_archive_{name}")
+    assert isinstance(found, Count)
+    return found.values[()]
 
 
 async def told(log: JetStreamEventLog, namespace: str, uid: str = "", part: Part = LINES) -> list[str]:
@@ -84,8 +93,12 @@ async def test_a_sealed_history_leaves_the_log_and_is_told_from_the_archive(nats
         await life.live(events[-4:])
         await life.seal()
         before, sealed = await told(log, namespace), await log.end(history_filters(key))
-        await archive(mine, namespace)
+        figures = ArchiveFigures()
+        figures.tell((await an_archiver(mine, namespace)).sealed.values(), 0.0)
+        assert figure(figures, "waiting_events") == (events_of := len(before) - 1)
+        await archive(mine, namespace, figures=figures)
         assert await left(log, key) == [sealed]
+        assert (figure(figures, "purged_events_total"), figure(figures, "waiting_events")) == (events_of, 0)
         await archive(mine, namespace, seals=0)
         assert await left(log, key) == []
     async with connected(nats_server, "reader") as reader, connected(nats_server, "history") as asked:
