@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncGenerator
 from contextlib import ExitStack, aclosing, suppress
 from typing import Any
@@ -61,6 +62,15 @@ async def test_a_watch_tells_what_there_is_and_then_each_change(log: Log):
         assert await anext(stream) == b""
         log.add(JobGone(version=90), name="new", uid="uid-7")
         assert [brief(each)[:2] for each in await taken(stream, 1)] == [("MODIFIED", "trainingjob.new")]
+
+
+async def test_a_watch_looks_at_its_first_rows_in_a_thread(log: Log, monkeypatch: pytest.MonkeyPatch):
+    is_of, threads = documents.Row.is_of, set[int]()
+    monkeypatch.setattr(documents.Row, "is_of", lambda *asked: threads.add(threading.get_ident()) or is_of(*asked))
+    async with aclosing(watched(log)) as stream:
+        await taken(stream, 2)
+    assert threads
+    assert threading.get_ident() not in threads
 
 
 async def test_a_watch_goes_on_after_a_version_without_what_was_before(log: Log):

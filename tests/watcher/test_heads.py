@@ -24,7 +24,7 @@ from shared.job.spec import LAUNCHER, WORKER
 from shared.job.state import Job
 from shared.job.steps import Record
 from shared.job.views import PodView, Slots, ranges
-from tests.kit.builders import a_running_job, a_spec, exited, launcher, observed, pods, worker
+from tests.kit.builders import a_running_job, a_spec, exited, labelled, launcher, observed, pods, worker
 from tests.kit.histories import a_history, stored
 from tests.kit.replicas import a_replicated_spec, replica
 from tests.kit.replicas import observed as a_replicated_job
@@ -298,6 +298,15 @@ def test_a_job_whose_last_pod_had_ended_is_adopted_once():
     watching.show_pods(launcher(phase="Failed", exits=exited(1)))
     said = [type(fact).__name__ for fact in watching.settle()]
     assert said == ["PodsObserved", "JobAdopted", "HistoryAccepted", "JobObserved"]
+
+
+def test_an_accepted_loss_does_not_wait_for_labels_which_a_full_log_takes_last():
+    watching = Watching(*labelled(a_running_job(), team="a"), BROKEN)
+    resource = accepting("7:ab")
+    watching.show(replace(resource, observed=replace(resource.observed, version=9, labels=(("team", "b"),))))
+    watching.show_pods(worker(0), worker(1), launcher())
+    said = [type(fact).__name__ for fact in watching.settle()]
+    assert said.index("HistoryAccepted") < said.index("JobRelabelled")
 
 
 def test_where_the_store_was_restored_too_the_job_is_said_before_its_pods():
