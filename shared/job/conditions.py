@@ -50,7 +50,10 @@ def with_condition(
 
 def holds(conditions: tuple[Condition, ...], kind: str) -> bool:
     """True if a condition of this type exists and is true."""
-    return any(condition.type == kind and condition.status for condition in conditions)
+    for condition in conditions:
+        if condition.type == kind:
+            return condition.status
+    return False
 
 
 def no_longer(conditions: tuple[Condition, ...], kind: str, reason: str, at: At) -> tuple[Condition, ...]:

@@ -14,8 +14,8 @@ from shared.job import training
 from shared.job.attempt import Members
 from shared.job.conditions import holds, no_longer, with_condition
 from shared.job.events import scaler, scheduler, status, watcher
-from shared.job.events.catalog import AnyEvent
-from shared.job.events.event import At, ChangeAttributed, EffectRefused, EventDisowned, LogCreated
+from shared.job.events.catalog import AnyEvent, Decision, Fact
+from shared.job.events.event import At, ChangeAttributed, Decided, EffectRefused, EventDisowned, LogCreated
 from shared.job.evolve_attempts import adopted
 from shared.job.evolve_pods import (
     in_epoch,
@@ -54,7 +54,7 @@ replace = msgspec.structs.replace
 
 def evolve(job: Job, event: AnyEvent, at: At) -> Job:
     """The job after the event."""
-    after = _evolved(job, event, at)
+    after = _decided(job, event, at) if isinstance(event, Decided) else _observed(job, event, at)
     if after.training.reported is None:
         return after
     match event:
@@ -71,10 +71,12 @@ def _begins_to_run(job: Job, pod: PodView) -> bool:
     return pod.phase == "Running" and (known is None or known.phase != "Running")
 
 
-def _evolved(job: Job, event: AnyEvent, at: At) -> Job:
+def _observed(job: Job, event: Fact, at: At) -> Job:
     match event:
         case watcher.PodsObserved():
             return pods_observed(job, event, at)
+        case watcher.ProgressReported() | watcher.CheckpointTaken():
+            return replace(job, training=training.told(job.training, event, at))
         case watcher.PodsGone():
             return with_minimum_checked(pods_gone(job, event.uids, at), at)
         case watcher.LauncherLost():
@@ -125,6 +127,37 @@ def _evolved(job: Job, event: AnyEvent, at: At) -> Job:
             return _time_passed(job, event, at)
         case EffectRefused():
             return _refused(job, event, at)
+        case scheduler.SecretMade():
+            secrets = {**job.objects.secrets, event.attempt: event.uid}
+            return with_success(with_objects(job, secrets=secrets), "CreateSecret")
+        case scheduler.AutoscalerMade():
+            return with_success(with_objects(job, autoscaler=event.uid), "CreateAutoscaler")
+        case scheduler.AutoscalerGone():
+            return with_success(with_objects(job, autoscaler=Uid("")), "DeleteAutoscaler")
+        case scheduler.SecretGone():
+            secrets = without(job.objects.secrets, event.attempt)
+            return with_success(with_objects(job, secrets=secrets), "DeleteSecret")
+        case watcher.HistoryBroken():
+            return replace(_of_kind(job, event), integrity=evolved(job.integrity, event, at))
+        case watcher.HistoryDisputed() | watcher.HistoryAccepted():
+            return replace(job, integrity=evolved(job.integrity, event, at))
+        case watcher.DisruptionNoticed():
+            return noticed(job, event, at)
+        case watcher.NodeLost():
+            return node_lost(job, event, at)
+        case watcher.NodeBack():
+            return node_back(job, event, at)
+        case scaler.ScriptFinished():
+            return requests.script_finished(job, event, at)
+        case scaler.DrainChecked():
+            return requests.drain_checked(job, event, at)
+        case LogCreated() | EventDisowned() | ChangeAttributed():
+            # The log's beginning and who made a change are for people; what is disowned holds its history no more.
+            return job
+
+
+def _decided(job: Job, event: Decision, at: At) -> Job:
+    match event:
         case scheduler.SlotsAssigned():
             return attempts.assigned(job, event, at)
         case scheduler.SlotsReleased():
@@ -177,39 +210,12 @@ def _evolved(job: Job, event: AnyEvent, at: At) -> Job:
             return _finished(job, "Succeeded", event, at)
         case status.JobFailed():
             return _finished(job, "Failed", event, at)
-        case scheduler.SecretMade():
-            secrets = {**job.objects.secrets, event.attempt: event.uid}
-            return with_success(with_objects(job, secrets=secrets), "CreateSecret")
-        case scheduler.AutoscalerMade():
-            return with_success(with_objects(job, autoscaler=event.uid), "CreateAutoscaler")
-        case scheduler.AutoscalerGone():
-            return with_success(with_objects(job, autoscaler=Uid("")), "DeleteAutoscaler")
-        case scheduler.SecretGone():
-            secrets = without(job.objects.secrets, event.attempt)
-            return with_success(with_objects(job, secrets=secrets), "DeleteSecret")
         case scheduler.JobExpired():
             return with_status(job, expired=True)
-        case watcher.HistoryBroken():
-            return replace(_of_kind(job, event), integrity=evolved(job.integrity, event, at))
-        case watcher.HistoryDisputed() | watcher.HistoryAccepted():
-            return replace(job, integrity=evolved(job.integrity, event, at))
-        case watcher.DisruptionNoticed():
-            return noticed(job, event, at)
-        case watcher.NodeLost():
-            return node_lost(job, event, at)
-        case watcher.NodeBack():
-            return node_back(job, event, at)
-        case watcher.ProgressReported() | watcher.CheckpointTaken():
-            return replace(job, training=training.told(job.training, event, at))
         case scaler.ScriptStarted():
             return requests.script_started(job, event, at)
-        case scaler.ScriptFinished():
-            return requests.script_finished(job, event, at)
-        case scaler.DrainChecked():
-            return requests.drain_checked(job, event, at)
-        case LogCreated() | EventDisowned() | ChangeAttributed() | status.JobSealed():
-            # The log's beginning and who made a change are for people; what is disowned holds its history no more.
-            # A seal ends the history, and the job with it.
+        case status.JobSealed():
+            # It ends the history, and the job with it.
             return job
 
 

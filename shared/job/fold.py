@@ -216,17 +216,17 @@ class History:
                 by_event=True,
             )
             return None
-        if isinstance(event, JobSealed) and (not self.facts or last < event.last):
+        if type(event) is JobSealed and (not self.facts or last < event.last):
             # The archiver has purged, or purges, what this process did not read: it has verified it before.
             self.sealed = True
             return event
         if not confirmed:
             return None
-        if isinstance(event, EventDisowned):
+        if type(event) is EventDisowned:
             self._disown(event.sequence)
-        if isinstance(event, JobSealed):
+        elif type(event) is JobSealed:
             self._seal(event, last, digest)
-        if tag == "JobObserved":
+        elif tag == "JobObserved":
             self.spec = len(stored.body)
         doubt = self.job.integrity.doubt
         self.job = evolve(self.job, event, At(sequence, stored.time, stored.logged))

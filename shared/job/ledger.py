@@ -272,19 +272,21 @@ def _of_slot(job: Job, slot: Slot, pod: PodView | None, *, leaves: bool) -> Stan
     return Standing("scaling" if joins else "training", node=node)
 
 
+_REGROUPING = frozenset(
+    {PodsGone, LauncherLost, NodeLost, JobRestarting, JobSuspending, SlotsAssigned, SlotsReleased, HostsPublished}
+)
+
+
 def _regroups(job: Job, event: AnyEvent) -> bool:
     """True if a group may go back to a checkpoint after the event: it lost or changed something."""
-    match event:
-        case PodsObserved(pods=pods):
-            known = job.pods.views
-            return any(
-                pod.phase != "Running" or pod.deleting or pod.restarts > known[pod.uid].restarts
-                for pod in pods
-                if pod.uid in known and known[pod.uid].phase == "Running"
-            )
-        case PodsGone() | LauncherLost() | NodeLost() | JobRestarting() | JobSuspending():
-            return True
-    return isinstance(event, SlotsAssigned | SlotsReleased | HostsPublished)
+    if not isinstance(event, PodsObserved):
+        return type(event) in _REGROUPING
+    known = job.pods.views
+    return any(
+        pod.phase != "Running" or pod.deleting or pod.restarts > known[pod.uid].restarts
+        for pod in event.pods
+        if pod.uid in known and known[pod.uid].phase == "Running"
+    )
 
 
 def _incomplete(job: Job, found: dict[Place, Standing]) -> bool:

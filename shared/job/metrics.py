@@ -3,7 +3,7 @@
 Every fold of the same log has the same values, after a restart too.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from functools import cache
 
@@ -97,7 +97,7 @@ class JobMetrics:
         self._device_names = frozenset(devices)
         self._changed: dict[JobKey, Job] = {}
         """Jobs whose places are not counted as they are now, those that wait longest first."""
-        self._standings: dict[JobKey, Standings] = {}
+        self._standings = defaultdict[JobKey, Standings](Standings)
         self._counted: dict[JobKey, tuple[Counter[Labels], Counter[Labels]]] = {}
         """What the figures of places and of devices have of each job."""
         self._first_seen: dict[JobKey, str] = {}
@@ -128,7 +128,7 @@ class JobMetrics:
         """Count an event, recorded at `time`, that changed the job from `before` to `after`."""
         kind = type(event)
         self._changed[after.key] = after
-        self._standings.setdefault(after.key, Standings()).note(before, event)
+        self._standings[after.key].note(before, event)
         if after.resource.gone:
             # A process of which nobody asks for figures must not keep it.
             self._count(after)

@@ -260,7 +260,10 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def worker(self) -> RoleSpec:
         """The workers' role, whose size may change; a role without pods if the job has no workers."""
-        return next((role for role in self.roles if role.name == WORKER), _NO_WORKERS)
+        for role in self.roles:
+            if role.name == WORKER:
+                return role
+        return _NO_WORKERS
 
 
 _NO_WORKERS = RoleSpec(name=WORKER, replicas=0, min_replicas=0)

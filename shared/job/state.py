@@ -435,9 +435,8 @@ def exit_of(job: Job, pod: PodView) -> Exit | None:
 
 def running_workers(job: Job) -> int:
     """The number of Running workers, Ready or not, that are not being deleted."""
-    slots = job.attempt.slots
-    running = [pod for pod in job.worker_pods().values() if pod.phase == "Running" and not pod.deleting]
-    return sum(pod.slot in slots for pod in running)
+    slots, pods = job.attempt.slots, job.worker_pods().values()
+    return sum(pod.phase == "Running" and not pod.deleting and pod.slot in slots for pod in pods)
 
 
 def least_workers(job: Job) -> int:

@@ -3,7 +3,6 @@
 Where a later release needs another shape of a type, the shape that is stored becomes that one here, and nowhere else.
 """
 
-from collections.abc import Iterator
 from typing import get_args
 
 import msgspec
@@ -52,15 +51,16 @@ class Malformed(Exception):  # noqa: N818  it names a thing in the log, for whic
 
 
 _decoder = msgspec.json.Decoder(AnyEvent)
-_KNOWN = frozenset(kind.__struct_config__.tag for kind in AnyEvent.__args__)
+_TAGS = {kind: str(kind.__struct_config__.tag) for kind in get_args(AnyEvent)}
+_KNOWN = frozenset(_TAGS.values())
 
 MOST_INDICES = 100_000
 """The most indices in one event: a forged range of a few bytes would fill the memory of every reader."""
 
 _OF_RANGES = (tuple[Slots, ...], tuple[tuple[int, int], ...])
 _RANGES = {
-    kind.__struct_config__.tag: names
-    for kind in AnyEvent.__args__
+    tag: names
+    for kind, tag in _TAGS.items()
     if (names := tuple(field.name for field in msgspec.structs.fields(kind) if field.type in _OF_RANGES))
 }
 """By type of event, the fields with ranges of indices."""
@@ -77,14 +77,13 @@ def read_event(body: bytes, tag: str) -> AnyEvent:
         if tag not in _KNOWN:
             raise UnknownEvent(tag) from error
         raise Malformed(f"{tag}: {error}") from error
-    if event.__struct_config__.tag != tag:
-        raise Malformed(f"the subject says {tag}, the body {event.__struct_config__.tag}")
-    if tag in _RANGES and (found := sum(max(high - low + 1, 0) for low, high in _ranges(event))) > MOST_INDICES:
+    if (told := _TAGS[type(event)]) != tag:
+        raise Malformed(f"the subject says {tag}, the body {told}")
+    found = 0
+    for name in _RANGES.get(tag, ()):
+        for value in getattr(event, name):
+            for low, high in value.ranges if isinstance(value, Slots) else (value,):
+                found += max(high - low + 1, 0)
+    if found > MOST_INDICES:
         raise Malformed(f"{tag}: {found} indices, at most {MOST_INDICES}")
     return event
-
-
-def _ranges(event: AnyEvent) -> Iterator[tuple[int, int]]:
-    for name in _RANGES[event.__struct_config__.tag]:
-        for value in getattr(event, name):
-            yield from value.ranges if isinstance(value, Slots) else (value,)

@@ -10,12 +10,14 @@ from itertools import count
 from pathlib import Path
 
 import aiohttp
+import msgspec
 import nats
 
 from shared.eventlog import Entry, Stored, wire
 from shared.eventlog.account import ADMIN
 from shared.eventlog.server import NatsServer, configuration
 from shared.eventlog.setup import set_up
+from shared.eventlog.subject import Subject
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
 from tests.bench.fold import a_life
@@ -71,13 +73,13 @@ async def _written(folder: Path, events: int) -> None:
         client = await nats.connect(server.url, user=ADMIN, password=server.users[ADMIN])
         try:
             stream = client.jetstream()
-            for line in _lives(events):
+            for line in _lives(events, made.identity):
                 entry = Entry(
                     subject=line.subject, event_id=line.event_id, time=line.time, body=line.body, basis=line.basis
                 )
                 headers = wire.headers(entry, log=made.identity, expect=0)
                 # This is the only writer, and it sends each event once.
-                for guard in (wire.EXPECTED, wire.EXPECTED_SCOPE, wire.MESSAGE_ID):
+                for guard in (wire.EXPECTED, wire.EXPECTED_SCOPE):
                     del headers[guard]
                 if line.sequence % UNACKNOWLEDGED:
                     await client.publish(line.subject, line.body, headers=headers)
@@ -90,7 +92,7 @@ async def _written(folder: Path, events: int) -> None:
         server.stop()
 
 
-def _lives(events: int) -> Iterator[Stored]:
+def _lives(events: int, log: str) -> Iterator[Stored]:
     """The lives of as many jobs as it takes, from the second event of the log on."""
     life, sequence = a_life(), 1
     for first in count(0, AT_ONCE):
@@ -100,6 +102,9 @@ def _lives(events: int) -> Iterator[Stored]:
             for history in histories:
                 sequence += 1
                 line = stored(history, event, sequence=sequence)
+                # The source is in the chain.
+                source = wire.source(log, Subject.parse(line.subject).author)
+                line = msgspec.structs.replace(line, source=source)
                 history.fold(line)
                 yield line
                 if sequence > events:
