@@ -4,9 +4,10 @@
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
+from math import inf
 from typing import Any, TypeVar
 
 import msgspec
@@ -140,26 +141,45 @@ async def streamed(cluster: KubeCluster, question: Question) -> AsyncGenerator[b
             yield line
 
 
-async def patiently(look: Callable[[], AsyncGenerator[T, None]], tell: Tell = warn) -> AsyncGenerator[T, None]:
-    """Everything that `look` finds, begun anew each time it ends; tells once if it cannot be had."""
-    told = False
+async def patiently(
+    look: Callable[[], AsyncGenerator[T, None]], tell: Tell = warn, tries: float = inf
+) -> AsyncGenerator[T, None]:
+    """Everything that `look` finds, begun anew each time it ends; tells once if it cannot be had.
+
+    Raises `Transient` after so many `tries` in a row that found nothing.
+    """
+    failures = 0
     while True:
         try:
             async with aclosing(look()) as found:
                 async for each in found:
-                    told = False
+                    failures = 0
                     yield each
         except Transient as trouble:
-            if not told:
+            failures += 1
+            if failures >= tries:
+                raise
+            if failures == 1:
                 tell(f"muster: {trouble}; asking on")
-            told = True
         await asyncio.sleep(LOOK_SECONDS)
+
+
+async def answered_in(ask: Callable[[], Awaitable[T]], tries: int) -> T:
+    """What `ask` brings, asked for as `patiently` does."""
+
+    async def once() -> AsyncGenerator[T, None]:
+        yield await ask()
+
+    async with aclosing(patiently(once, tries=tries)) as found:
+        return await anext(found)
 
 
 async def events_of(cluster: KubeCluster, asked: Asked, namespace: str, *, uid: str = "") -> list[Stored]:
     """The events of the newest job of that name, or of the one with the uid."""
     question = Question(namespace, asked.word, "events", uid=uid)
-    return [event_of(line) for line in (await ask(cluster, question)).splitlines()]
+    lines = (await ask(cluster, question)).splitlines()
+    # A long history takes a second, in which a program may have others to answer.
+    return await asyncio.to_thread(lambda: [event_of(line) for line in lines])
 
 
 def folded(events: list[Stored]) -> Histories:

@@ -34,7 +34,8 @@ from shared.frameworks.kinds import Kinds
 from shared.history_api import Question
 from shared.job import text
 from shared.job.events.catalog import Malformed, read_event
-from shared.job.events.event import ChangeAttributed, EventDisowned
+from shared.job.events.event import At, ChangeAttributed, EventDisowned
+from shared.job.fold import Histories
 from shared.job.naming import ACCEPT_HISTORY, JobKey, history_filters, key_of, namespace_filters, subject_of
 from shared.job.state import Job
 from shared.process.settings import Settings
@@ -316,8 +317,11 @@ def begin_of(since: str, now: datetime, option: str = "--since") -> datetime | N
 async def changes(log: EventLog, namespace: str, kinds: Kinds) -> list[Change]:
     """The changes that the log has, in its order."""
     noted = Noted()
-    await fold_to_end(log, noted.histories.fold, namespace_filters(namespace))
-    return noted.changes(kinds)
+    histories = Histories(
+        lambda before, event, after, time: noted.note(before, event, after, At(histories.position, time))
+    )
+    await fold_to_end(log, histories.fold, namespace_filters(namespace))
+    return noted.changes(kinds, lambda key: histories[key].job)
 
 
 def table(shown: Sequence[Change], namespace: str) -> Iterator[str]:

@@ -172,7 +172,7 @@ def recorded(drawing: Drawing) -> "tuple[ReadableSpan, ...]":
 async def trace(asked: Asked, namespace: str, settings: Settings, *, uid: str, nats: bool, to: str) -> None:
     """Send the trace of a job as it is now.  Raises `Trouble` if there is no such job, or if it is not taken."""
     events = await events_now(asked, namespace, settings, uid=uid, nats=nats)
-    drawing = drawn(events, asked, namespace, known_kinds(), uid=uid, until=stamp(datetime.now(UTC)))
+    drawing = drawn(events, asked, known_kinds(), until=stamp(datetime.now(UTC)))
     number = await sent(drawing, to)
     say(f"{counted(number, 'span')} of the trace {trace_id(drawing.report.job.uid):032x} sent to {place(to)}")
 

@@ -3,41 +3,37 @@
 One job is read at a time, with the rights of `muster report JOB`.
 """
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from datetime import UTC, datetime
+from functools import partial
 from time import monotonic
 
 import msgspec
 
-from muster.asking import OUTDATED, Source, open_source, report_of
+from muster.asking import OUTDATED, Source, answered_in, open_source, report_of
 from muster.following import Tell, warn
 from muster.get import pages
 from muster.terminal import say
-from shared.backoff import doubled
 from shared.cluster.kube import KubeCluster
 from shared.errors import Refused, Transient, Trouble
 from shared.eventlog import EventLog
-from shared.eventlog.subject import archived_under
+from shared.eventlog.subject import Subject, archived_under, of_type, seals
 from shared.frameworks.kinds import Kinds
-from shared.job.fold import Histories
-from shared.job.naming import namespace_filters
+from shared.job.events.watcher import JobObserved
+from shared.job.naming import history_filters, key_of
 from shared.process.settings import Settings
 from shared.runtime.appends import stamp
-from shared.telling.reading import fold_to_end
-from shared.telling.report import Report
 from shared.telling.sealed import row_of
-from shared.telling.shown import Shown, listed
-from shared.telling.targets import Asked, known_kinds, parse_target
+from shared.telling.shown import Shown
+from shared.telling.targets import ANY_JOB, known_kinds, parse_target
 from shared.telling.usage import COLUMNS, Sum, csv_line, csv_lines, usage_lines
 
 TOLD_SECONDS = 5.0
 """Seconds between two lines about how far a long reading is."""
-MOST_TRIES = 5
-"""How often a job is asked for where the answer may come later."""
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 10.0
-"""Between two of them, doubled each time."""
+MOST_TRIES = 8
+"""How often the list and a job are asked for where the answer may come later."""
+OBSERVED = str(JobObserved.__struct_config__.tag)
 MOST_AWAY = 3
 """After so many jobs in a row without an answer the others are not asked for."""
 
@@ -72,7 +68,7 @@ async def lines(
     found, told, away = Sum(), monotonic(), 0
     if as_csv:
         yield csv_line(COLUMNS)
-    jobs = [one async for one in _jobs(source, namespace, since, kinds)]
+    jobs = await answered_in(lambda: _jobs(source, namespace, since), MOST_TRIES)
     for number, one in enumerate(jobs):
         if monotonic() - told > TOLD_SECONDS:
             told = monotonic()
@@ -82,7 +78,8 @@ async def lines(
             continue
         try:
             asked = parse_target(one.word, kinds)
-            report = await _report(source, asked, one, kinds, since)
+            ask = partial(report_of, source, asked, one.namespace, kinds, uid=one.uid, since=since)
+            report = await answered_in(ask, MOST_TRIES)
         except Trouble as trouble:
             if isinstance(trouble, Refused) and trouble.reason == OUTDATED:
                 raise
@@ -101,39 +98,40 @@ async def lines(
         raise Refused(f"{len(found.unread)} of {len(jobs)} jobs were not read, and are in no figure", reason="Unread")
 
 
-async def _report(source: Source, asked: Asked, one: One, kinds: Kinds, since: str) -> Report:
-    for failures in range(1, MOST_TRIES):
-        try:
-            return await report_of(source, asked, one.namespace, kinds, uid=one.uid, since=since)
-        except Transient:
-            await asyncio.sleep(doubled(FIRST_PAUSE_SECONDS, failures, LONGEST_PAUSE_SECONDS))
-    return await report_of(source, asked, one.namespace, kinds, uid=one.uid, since=since)
-
-
-async def _jobs(source: Source, namespace: str, since: str, kinds: Kinds) -> AsyncIterator[One]:
+async def _jobs(source: Source, namespace: str, since: str) -> list[One]:
     """The jobs that may have held a place since then, those that are gone or left the log as well."""
-    rows = _by_cluster(source, namespace) if isinstance(source, KubeCluster) else _by_log(source, namespace, kinds)
+    rows = (
+        _by_cluster(source, namespace, since) if isinstance(source, KubeCluster) else _by_log(source, namespace, since)
+    )
     async with aclosing(rows):
-        async for shown, time in rows:
-            # The pods of a job that is over may run on, and then it gets events.
-            if not (shown.over or shown.gone) or shown.ready or time >= since:
-                yield One(shown.namespace, f"{shown.called}/{shown.name}", shown.uid)
+        return [one async for one in rows]
 
 
-async def _by_cluster(cluster: KubeCluster, namespace: str) -> AsyncGenerator[tuple[Shown, str], None]:
+async def _by_cluster(cluster: KubeCluster, namespace: str, since: str) -> AsyncGenerator[One, None]:
     async with aclosing(pages(cluster, namespace)) as found:
         async for page in found:
-            for item in page.items:
-                yield item.job, item.last_event_time
+            for job, time in ((item.job, item.last_event_time) for item in page.items):
+                # The pods of a job that is over may run on, and then it gets events.
+                if not (job.over or job.gone) or job.ready or time >= since:
+                    yield _one(job)
 
 
-async def _by_log(log: EventLog, namespace: str, kinds: Kinds) -> AsyncGenerator[tuple[Shown, str], None]:
-    histories = Histories()
-    await fold_to_end(log, histories.fold, namespace_filters(namespace))
-    known = {history.job.key.uid for history in histories}
-    for history in listed(histories, gone=True):
-        yield Shown.of(history, kinds), history.time
+async def _by_log(log: EventLog, namespace: str, since: str) -> AsyncGenerator[One, None]:
+    """By the subjects that the log has: the states of all jobs may be more than this process has room for."""
+    observed = await log.counted(of_type(namespace or "*", OBSERVED))
+    known = sorted({key_of(Subject.parse(subject)) for subject in observed})
+    over = {key_of(Subject.parse(subject)) for subject in await log.counted(seals(namespace or "*"))}
+    for key in known:
+        # A sealed job has no pods any more.
+        ends = [await log.last(scope) for scope in history_filters(key)] if since and key in over else ()
+        if not ends or any(last is not None and last.time >= since for last in ends):
+            yield One(key.namespace, f"{ANY_JOB}/{key.name}", key.uid)
+    uids = {key.uid for key in known}
     async with aclosing(log.archive.scan(subject=archived_under(namespace or "*"))) as parts:
         async for part in parts:
-            if (row := row_of(part)) is not None and row.uid not in known:
-                yield row, row.time
+            if (row := row_of(part)) is not None and row.uid not in uids and row.time >= since:
+                yield _one(row)
+
+
+def _one(job: Shown) -> One:
+    return One(job.namespace, f"{job.called}/{job.name}", job.uid)

@@ -6,11 +6,9 @@
 import asyncio
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import sha256
 from html import escape
-from math import isfinite
 from pathlib import Path
 
 import msgspec
@@ -20,19 +18,15 @@ from shared.errors import Refused
 from shared.eventlog import Stored
 from shared.eventlog.subject import Subject
 from shared.frameworks.kinds import Kinds
-from shared.job.events.watcher import ProgressReported
 from shared.job.ledger import BUCKETS, CAUSES, Bucket, Cause
+from shared.job.naming import key_of
 from shared.process.settings import Settings
 from shared.runtime.appends import stamp
 from shared.telling.causes.links import Link
-from shared.telling.reading import Reading, of_history
-from shared.telling.report import Report, report_lines, reported
+from shared.telling.report import Life, Progress, Report, report_lines, reported
 from shared.telling.targets import Asked, find, known_kinds
-from shared.telling.why import caused, explained
+from shared.telling.why import explained
 from shared.telling.words import said
-
-TOLD = ProgressReported.__struct_config__.tag
-STEP = "step"
 
 
 class Told(msgspec.Struct, frozen=True, rename="camel"):
@@ -56,14 +50,6 @@ class Chain(msgspec.Struct, frozen=True):
     links: tuple[int, ...]
 
 
-class Progress(msgspec.Struct, frozen=True):
-    """What the training said of itself at a moment."""
-
-    time: str
-    values: dict[str, float]
-    """The step, and the metrics that are numbers."""
-
-
 class Drawing(msgspec.Struct, frozen=True):
     """All that the page shows of a job."""
 
@@ -82,6 +68,25 @@ class Drawing(msgspec.Struct, frozen=True):
     progress: tuple[Progress, ...] = ()
     buckets: dict[Bucket, str] = msgspec.field(default_factory=BUCKETS.copy)
     causes: dict[Cause, str] = msgspec.field(default_factory=CAUSES.copy)
+
+
+AT_ONCE = 2_000
+"""Things of a list in a piece of JSON."""
+
+
+def pieces(drawing: Drawing) -> Iterator[bytes]:
+    """The drawing as JSON, in pieces: as a whole it is as large as all events, and takes as long as many answers."""
+    before = b"{"
+    for field in msgspec.structs.fields(Drawing):
+        yield before + msgspec.json.encode(field.encode_name) + b":"
+        value, before = getattr(drawing, field.name), b","
+        if not isinstance(value, tuple):
+            yield msgspec.json.encode(value)
+            continue
+        for at in range(0, len(value), AT_ONCE):
+            yield (b"," if at else b"[") + msgspec.json.encode(value[at : at + AT_ONCE])[1:-1]
+        yield b"]" if value else b"[]"
+    yield b"}"
 
 
 class _Places:
@@ -108,12 +113,12 @@ class _Places:
         return tuple(dict.fromkeys(map(self.of, links)))
 
 
-def drawn(events: Sequence[Stored], asked: Asked, namespace: str, kinds: Kinds, *, uid: str, until: str) -> Drawing:
-    """The drawing of the newest job of a name, or of the one with the uid.  Raises `Refused` if no event is of it."""
-    found = Reading(events)
-    target, history = find(found.histories, asked, namespace, uid=uid)
-    mine = [stored for stored in events if of_history(stored, history.job.key)]
-    causes = caused(history.job.key, mine)
+def drawn(events: Sequence[Stored], asked: Asked, kinds: Kinds, *, until: str) -> Drawing:
+    """The drawing of a job from its events, at least one.  Raises `Refused` if they are not of what is asked for."""
+    key = key_of(Subject.parse(events[0].subject))
+    life = Life(key, events)
+    causes = life.causes
+    target, history = find([causes.history], asked, key.namespace)
     heading, chains = explained(causes, "", target)
     places = _Places()
     lives: dict[str, list[Link]] = {}
@@ -121,9 +126,9 @@ def drawn(events: Sequence[Stored], asked: Asked, namespace: str, kinds: Kinds, 
         lives.setdefault(f"{slot.role}/{slot.index}", []).extend(links)
     return Drawing(
         tuple(heading),
-        reported(history, mine, kinds, until=until, causes=causes),
+        reported(history, (), kinds, until=until, life=life),
         why=tuple(Chain(chain.question, places.each_of(chain.links)) for chain in chains),
-        events=tuple(places.of(causes.at.get(stored.sequence) or _untold(stored)) for stored in mine),
+        events=tuple(places.of(causes.at.get(stored.sequence) or _untold(stored)) for stored in events),
         lives={place: places.each_of(links) for place, links in lives.items()},
         requests=tuple(
             Chain(f"{causes.known[uid].kind} {causes.known[uid].name}", places.each_of(links))
@@ -131,21 +136,8 @@ def drawn(events: Sequence[Stored], asked: Asked, namespace: str, kinds: Kinds, 
             if uid in causes.known
         ),
         links=tuple(places.told),
-        progress=tuple(_progress(mine)),
+        progress=tuple(life.progress),
     )
-
-
-def _progress(events: Iterable[Stored]) -> Iterator[Progress]:
-    for stored in events:
-        if Subject.parse(stored.subject).type != TOLD:
-            continue
-        report = msgspec.json.decode(stored.body, type=ProgressReported)
-        values = {} if report.step is None else {STEP: float(report.step)}
-        for name, text in report.metrics:
-            with suppress(ValueError):
-                if isfinite(number := float(text)):
-                    values.setdefault(name, number)
-        yield Progress(stored.time, values)
 
 
 def _untold(stored: Stored) -> Link:
@@ -164,7 +156,7 @@ view.show(JSON.parse(document.getElementById("drawing").textContent));
 async def write(path: Path, asked: Asked, namespace: str, settings: Settings, *, uid: str, nats: bool) -> None:
     """Write the drawing of a job as it is now.  Raises `Trouble` as `muster report` does."""
     events = await events_now(asked, namespace, settings, uid=uid, nats=nats)
-    text = written(drawn(events, asked, namespace, known_kinds(), uid=uid, until=stamp(datetime.now(UTC))))
+    text = written(drawn(events, asked, known_kinds(), until=stamp(datetime.now(UTC))))
     try:
         await asyncio.to_thread(path.write_text, text, encoding="utf-8")
     except OSError as error:

@@ -200,14 +200,14 @@ class Followed:
         """Until its events are known.  Raises `Trouble` if they cannot be read."""
         await asyncio.shield(self._first)
 
-    async def drawing(self, source: Readable, asked: Asked, namespace: str, uid: str) -> Drawing:
+    async def drawing(self, asked: Asked, kinds: Kinds) -> Drawing:
         """The drawing of now; of several browsers that ask at once, made once."""
         async with self._draws:
             count = len(self.events)
             if self._drawing is None or self._drawing[0] != count:
                 # A long history takes a second, in which others are answered.
                 events, until = self.events[:count], stamp(datetime.now(UTC))
-                made = await asyncio.to_thread(drawn, events, asked, namespace, source.kinds, uid=uid, until=until)
+                made = await asyncio.to_thread(drawn, events, asked, kinds, until=until)
                 self._drawing = count, made
             made = self._drawing[1]
             report = msgspec.structs.replace(made.report, until=stamp(datetime.now(UTC)))

@@ -8,8 +8,8 @@ name this host, as a page of another name that leads here would not, and begins 
 import asyncio
 import secrets
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
@@ -19,7 +19,7 @@ import msgspec
 from aiohttp import web
 
 from muster.asking import open_source
-from muster.page.drawing import TYPES, asset
+from muster.page.drawing import TYPES, asset, pieces
 from muster.page.following import MOST_OPEN, Bounds, Followed, News, Places, Readable, View
 from muster.terminal import say
 from shared.errors import Refused, Transient, Trouble
@@ -28,7 +28,7 @@ from shared.frameworks.kinds import Kinds
 from shared.job.fold import History
 from shared.job.naming import key_of
 from shared.private import write_private
-from shared.process.http import send, write
+from shared.process.http import write
 from shared.process.settings import Settings
 from shared.runtime.appends import stamp
 from shared.telling.reading import as_json_text, line_of
@@ -48,6 +48,8 @@ ROWS_AT_ONCE = 100
 """The most jobs of one piece of news: a slow browser's stream holds no more of them."""
 PARTING_SECONDS = 0.1
 """Seconds for answers on their way at the end; without a limit, streams to browsers would last for ever."""
+EVENTS_AT_ONCE = 500
+"""Events of a part of an answer: others are answered between two of them."""
 MOST_TEXT_ROWS = 500
 """The most jobs of the table for browsers without scripts."""
 HEADERS = {
@@ -59,6 +61,8 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+HTML, JSON, NDJSON = "text/html; charset=utf-8", "application/json", "application/x-ndjson"
+END = "</noscript></main>"
 STATUSES = {"NotFound": 404, "Forbidden": 403, "Invalid": 400, "TooManyRequests": 429}
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -86,13 +90,13 @@ class Page:
             [
                 web.get(f"{root}/", self._jobs),
                 web.get(f"{root}/fleet", self._fleet),
-                web.get(job % "jobs", _in_turn(self._job)),
+                web.get(job % "jobs", _in_turn(self._job, HTML, at_once=_head_of_job)),
                 web.get(f"{root}/static/{{name}}", _asset),
                 web.get(f"{root}/api/jobs", self._rows),
-                web.get(job % "api/jobs", _in_turn(self._drawing)),
+                web.get(job % "api/jobs", _in_turn(self._drawing, JSON)),
                 web.get(f"{job % 'api/jobs'}/news", self._news),
-                web.get(f"{job % 'api/jobs'}/events", _in_turn(self._events)),
-                web.get(f"{job % 'api/jobs'}/at/{{sequence:[0-9]{{1,18}}}}", _in_turn(self._at)),
+                web.get(f"{job % 'api/jobs'}/events", _in_turn(self._events, NDJSON)),
+                web.get(f"{job % 'api/jobs'}/at/{{sequence:[0-9]{{1,18}}}}", _in_turn(self._at, JSON)),
             ]
         )
         return made
@@ -127,16 +131,16 @@ class Page:
     async def _fleet(self, request: web.Request) -> web.Response:
         return _shell(request, "Fleet", "fleet", "<p>The fleet is drawn by scripts; the jobs are a table without.</p>")
 
-    async def _job(self, request: web.Request) -> web.Response:
+    async def _job(self, request: web.Request) -> AsyncGenerator[bytes, None]:
         view, (asked, namespace, uid) = request[VIEW], _asked(request)
         try:
             async with view.job(asked, namespace, uid) as job:
-                found = (await job.drawing(view.source, asked, namespace, uid)).report
+                found = (await job.drawing(asked, view.source.kinds)).report
         except Trouble as trouble:
             told = str(trouble)
         else:
             told = "\n".join((*timeline(found, TEXT_WIDTH), "", *report_lines(found, as_json=False)))
-        return _shell(request, request.match_info["name"], "job", f"<pre>{escape(told)}</pre>")
+        yield f"<pre>{escape(told)}</pre>{END}".encode()
 
     async def _rows(self, request: web.Request) -> web.StreamResponse:
         table = request[VIEW].table
@@ -147,11 +151,12 @@ class Page:
 
         return await _stream(request, table.news, told)
 
-    async def _drawing(self, request: web.Request) -> web.Response:
+    async def _drawing(self, request: web.Request) -> AsyncGenerator[bytes, None]:
         view, (asked, namespace, uid) = request[VIEW], _asked(request)
         async with view.job(asked, namespace, uid) as job:
-            drawing = await job.drawing(view.source, asked, namespace, uid)
-        return web.Response(body=msgspec.json.encode(drawing), content_type="application/json")
+            drawing = await job.drawing(asked, view.source.kinds)
+        for piece in pieces(drawing):
+            yield piece
 
     async def _news(self, request: web.Request) -> web.StreamResponse:
         async with request[VIEW].job(*_asked(request)) as job:
@@ -161,34 +166,44 @@ class Page:
 
             return await _stream(request, job.news, told)
 
-    async def _events(self, request: web.Request) -> web.Response:
+    async def _events(self, request: web.Request) -> AsyncGenerator[bytes, None]:
         async with request[VIEW].job(*_asked(request)) as job:
-            lines = "".join(f"{line_of(stored)}\n" for stored in job.events)
-        return web.Response(text=lines, content_type="application/x-ndjson")
+            for at in range(0, len(job.events), EVENTS_AT_ONCE):
+                yield "".join(f"{line_of(stored)}\n" for stored in job.events[at : at + EVENTS_AT_ONCE]).encode()
 
-    async def _at(self, request: web.Request) -> web.Response:
+    async def _at(self, request: web.Request) -> AsyncGenerator[bytes, None]:
         async with request[VIEW].job(*_asked(request)) as job:
             found = await asyncio.to_thread(
                 _state_at, job, int(request.match_info["sequence"]), request[VIEW].source.kinds
             )
-        return web.Response(body=msgspec.json.encode(found), content_type="application/json")
+        yield msgspec.json.encode(found)
 
 
 def _shell(request: web.Request, title: str, view: str, without_scripts: str) -> web.Response:
+    return web.Response(text=f"{_head(request, title, view)}{without_scripts}{END}", content_type="text/html")
+
+
+def _head_of_job(request: web.Request) -> bytes:
+    waits = "<p>its events are being drawn; the timeline and the report follow</p>"
+    return f"{_head(request, request.match_info['name'], 'job')}{waits}".encode()
+
+
+def _head(request: web.Request, title: str, view: str) -> str:
+    """The page up to what a browser without scripts shows."""
     root, now = f"/{root_of(request)}", stamp(datetime.now(UTC))
     links = "".join(
         f'<a href="{root}/{path}"{" aria-current=page" if view == name else ""}>{name.title()}</a>'
         for name, path in (("jobs", ""), ("fleet", "fleet"))
     )
-    text = (
+    return (
         f'<!doctype html><html lang="en" data-view="{view}" data-root="{root}" data-now="{now}"><meta charset="utf-8">'
         f'<meta name="viewport" content="width=device-width"><title>{escape(title)} - Muster</title>'
         f'<link rel="icon" href="data:,"><link rel="stylesheet" href="{root}/static/page.css">'
-        f'<script type="module" src="{root}/static/page.js"></script>'
         f'<body><header><a class="brand" href="{root}/">Muster</a><nav aria-label="Views">{links}</nav></header>'
-        f'<main id="main"><noscript><h1>{escape(title)}</h1>{without_scripts}</noscript></main>'
+        # `async`: a module runs before the rest has come, and what it needs stands above it.
+        f'<main id="main"><script type="module" async src="{root}/static/page.js"></script>'
+        f"<noscript><h1>{escape(title)}</h1>"
     )
-    return web.Response(text=text, content_type="text/html")
 
 
 def _state_at(job: Followed, sequence: int, kinds: Kinds) -> dict[str, str]:
@@ -233,22 +248,44 @@ async def _stream(request: web.Request, news: News, told: Callable[[int], tuple[
     return response
 
 
-def _in_turn(handler: Callable[[web.Request], Awaitable[web.Response]]) -> Handler:
-    """The same, and no other answer takes its memory until the browser has it."""
+def _in_turn(
+    parts: Callable[[web.Request], AsyncGenerator[bytes, None]],
+    content: str,
+    at_once: Callable[[web.Request], bytes] = lambda _: b"",
+) -> Handler:
+    """Sends these parts, with no other answer in its place until the browser has them; `at_once` waits for no place."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
-        async with request[VIEW].answering():
-            response = await handler(request)
-            with suppress(ConnectionError):
+        response = web.StreamResponse(headers={"Content-Type": content})
+        with suppress(ConnectionError):
+            if first := at_once(request):
+                await response.prepare(request)
+                await write(response, first)
+            async with request[VIEW].answering(), aclosing(parts(request)) as found:
                 try:
-                    async with asyncio.timeout(SEND_SECONDS + (response.content_length or 0) / SEND_RATE):
-                        await send(request, response)
+                    await _sent(request, response, found)
                 except TimeoutError:
                     if request.transport is not None:
                         request.transport.abort()
         return response
 
     return answer
+
+
+async def _sent(request: web.Request, response: web.StreamResponse, parts: AsyncGenerator[bytes, None]) -> None:
+    """Send all parts.  Raises `TimeoutError` if the browser takes them too slowly."""
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(None) as patience:
+        async for part in parts:
+            patience.reschedule((patience.when() or loop.time() + SEND_SECONDS) + len(part) / SEND_RATE)
+            if not response.prepared:
+                await response.prepare(request)
+            if request.method == "HEAD":
+                break
+            await write(response, part)
+            # A part that fits into the buffers lets no other answer run.
+            await asyncio.sleep(0)
+        await response.write_eof()
 
 
 async def _asset(request: web.Request) -> web.Response:

@@ -220,11 +220,7 @@ class View:
         self._folded[folded.key] = self._by_prefix[prefix] = self._dirty[folded.key] = folded
         folded.prefixes.add(prefix)
         history = self._history(folded)
-        try:
-            history.fold(stored)
-        except Exception as error:  # noqa: BLE001  as in any other service, the job is held
-            why = f"a broken invariant at {stored.sequence}: {error!r}"
-            history.hold("BrokenInvariant", why, by_event=True, error=error)
+        history.fold(stored)
         folded.sealed = history.sealed
 
     def _history(self, folded: _Folded) -> History:

@@ -229,7 +229,12 @@ class History:
         elif tag == "JobObserved":
             self.spec = len(stored.body)
         doubt = self.job.integrity.doubt
-        self.job = evolve(self.job, event, At(sequence, stored.time, stored.logged))
+        try:
+            self.job = evolve(self.job, event, At(sequence, stored.time, stored.logged))
+        except Exception as error:  # noqa: BLE001  the next start would meet the event again
+            why = f"a broken invariant at {sequence}: {error!r}"
+            self.hold("BrokenInvariant", why, by_event=True, error=error)
+            return None
         if self.job.integrity.doubt is not doubt:
             self._note_held()
         return event
@@ -399,12 +404,7 @@ class Histories:
         size = OF_EVENT + len(stored.body) + len(stored.basis) + 2 * len(stored.subject)
         history.logged += size
         used.log += size
-        try:
-            event = history.fold(stored)
-        except Exception as error:  # noqa: BLE001  the next start would meet the event again
-            why = f"a broken invariant at {stored.sequence}: {error!r}"
-            history.hold("BrokenInvariant", why, by_event=True, error=error)
-            return history
+        event = history.fold(stored)
         job = history.job
         # The pods of slots may be there at any time, until the job is over.
         slots = 0 if job.over or job.resource.gone else len(job.attempt.slots)

@@ -8,7 +8,6 @@ from shared.frameworks.kinds import Kinds
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import At, ChangeAttributed, EventDisowned
 from shared.job.events.watcher import HistoryAccepted, JobDeleting, JobGone, JobObserved, ScaleRequested
-from shared.job.fold import Histories
 from shared.job.naming import NO_UID, JobKey
 from shared.job.reasons import plain
 from shared.job.scaling import Request
@@ -43,28 +42,24 @@ class Change(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Noted:
-    """Folds events, and notes the changes that people and programs asked for."""
+    """Notes the changes that people and programs asked for."""
 
-    def __init__(self, also: Callable[[Job, AnyEvent, Job, At], None] = lambda *_: None) -> None:
-        """`also` gets each event with an effect, between the job before it and the job after it."""
-        self.histories = Histories(self._note)
-        self._also = also
+    def __init__(self) -> None:
         self._people = People()
         self._seen: list[tuple[At, JobKey, AnyEvent, str]] = []
 
-    def _note(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
-        at = At(self.histories.position, time)
+    def note(self, before: Job, event: AnyEvent, after: Job, at: At) -> None:
+        """Note the next event with an effect, which changed its job from `before` to `after`."""
         if after.key.uid != NO_UID and (sentence := _sentence(before, event, after)) is not None:
             self._seen.append((at, after.key, event, sentence))
         if isinstance(event, ChangeAttributed):
             self._people.add(after.key, event)
-        self._also(before, event, after, at)
 
-    def changes(self, kinds: Kinds) -> list[Change]:
-        """The changes so far, with their outcome now."""
+    def changes(self, kinds: Kinds, job_of: Callable[[JobKey], Job]) -> list[Change]:
+        """The changes so far, with their outcome by the job as `job_of` gives it now."""
         found = []
         for at, key, event, sentence in self._seen:
-            now = self.histories[key].job
+            now = job_of(key)
             by = event.by if isinstance(event, (JobObserved, ScaleRequested)) else ()
             job, outcome = f"{word_of(now, kinds)}/{key.name}", _outcome(event, at.sequence, now)
             people = self._people.of(key, at.sequence, event)

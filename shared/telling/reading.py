@@ -4,17 +4,18 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from shared.errors import Refused, Transient
 from shared.eventlog import EventLog, Stored
-from shared.eventlog.subject import SEALED, Subject, of_type
+from shared.eventlog.subject import FAMILIES, SEALED, Subject, of_type, split
 from shared.job.events.catalog import Malformed, UnknownEvent, read_event
 from shared.job.events.watcher import ScaleRequested
 from shared.job.fold import Histories, History
-from shared.job.naming import JobKey, history_filters, key_of
+from shared.job.naming import JobKey, history_filters, key_of, subject_of
 from shared.telling.targets import Asked, find, subjects_of
 from shared.untrusted import MALFORMED, whole_number
 
@@ -101,7 +102,7 @@ async def found_subjects(log: EventLog, asked: Asked, namespace: str, *, uid: st
 
     await fold_to_end(log, note, (of_type(namespace, REQUESTED),))
     if not meant:
-        find(Histories(), asked, namespace)
+        find((), asked, namespace)
     if len(meant) > MOST_JOBS_OF_A_REQUEST:
         return subjects
     return tuple(subject for key in meant for subject in history_filters(key))
@@ -109,10 +110,12 @@ async def found_subjects(log: EventLog, asked: Asked, namespace: str, *, uid: st
 
 def of_history(stored: Stored, key: JobKey) -> bool:
     """True if the event is a fact or a decision of this job."""
-    try:
-        return key_of(Subject.parse(stored.subject)) == key
-    except ValueError:
-        return False
+    return stored.subject.rpartition(".")[0].rpartition(".")[0] in _prefixes(key)
+
+
+@lru_cache
+def _prefixes(key: JobKey) -> frozenset[str]:
+    return frozenset(split(subject_of(key, family, "", ""))[0] for family in FAMILIES)
 
 
 def until(at: str) -> Callable[[Stored], bool]:

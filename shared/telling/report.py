@@ -4,6 +4,8 @@ Phases, attempts, scalings and failures with their times, and who changed what.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from math import isfinite
 
 import msgspec
 
@@ -12,9 +14,10 @@ from shared.frameworks.kinds import Kinds
 from shared.job.attempt import was_deleted
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import At
+from shared.job.events.watcher import ProgressReported
 from shared.job.fold import History
 from shared.job.ledger import Ledger, Stretch
-from shared.job.naming import Uid
+from shared.job.naming import JobKey, Uid
 from shared.job.reasons import plain
 from shared.job.scaling import Request
 from shared.job.state import Job
@@ -22,7 +25,6 @@ from shared.job.text import counted, with_last_words
 from shared.job.views import Actor
 from shared.telemetry.metrics import seconds_between
 from shared.telling.causes.links import Person, because, by
-from shared.telling.causes.walk import Causes
 from shared.telling.changes import Change, Noted, by_of
 from shared.telling.reading import of_history
 from shared.telling.shown import Shown
@@ -107,6 +109,23 @@ class Lane(msgspec.Struct, frozen=True, rename="camel"):
     """In the order of time; between two of them the job did not hold the place."""
 
 
+class Progress(msgspec.Struct, frozen=True):
+    """What the training said of itself at a moment."""
+
+    time: str
+    values: dict[str, float]
+    """The step, and the metrics that are numbers."""
+
+    @classmethod
+    def of(cls, report: ProgressReported, time: str) -> "Progress":
+        values = {} if report.step is None else {"step": float(report.step)}
+        for name, text in report.metrics:
+            with suppress(ValueError):
+                if isfinite(number := float(text)):
+                    values.setdefault(name, number)
+        return cls(time, values)
+
+
 class Report(msgspec.Struct, frozen=True, rename="camel"):
     """The life of a job; `--json` and `history.muster.dev` have these fields."""
 
@@ -131,28 +150,16 @@ class Report(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def reported(
-    history: History,
-    events: Iterable[Stored],
-    kinds: Kinds,
-    *,
-    until: str,
-    since: str = "",
-    causes: Causes | None = None,
+    history: History, events: Iterable[Stored], kinds: Kinds, *, until: str, since: str = "", life: "Life | None" = None
 ) -> Report:
     """The report of a folded history from its events; those of other jobs are left out.
 
     `until` is the time at which it is made, as events carry it.  What places did is told from `since` on, and without
-    it from the beginning.  `causes` are those of the events, if they were made already.
+    it from the beginning.  `life` is that of the events, if it was made already.
     """
     key = history.job.key
-    life = _Life()
-    noted = Noted(life.note)
-    times = dict[int, str]()
-    mine = [stored for stored in events if of_history(stored, key)]
-    for stored in mine:
-        times[stored.sequence] = stored.time
-        noted.histories.fold(stored)
-    changes = noted.changes(kinds)
+    life = life or Life(key, (stored for stored in events if of_history(stored, key)))
+    changes = life.noted.changes(kinds, lambda _: history.job)
     authors = {change.sequence: change for change in changes}
     known = {**life.finished, **history.job.scaling.requests}
     requests = sorted(known.values(), key=lambda request: request.order)
@@ -160,28 +167,26 @@ def reported(
     if since:
         ledger.begin_at(since)
     shares = shares_of(ledger, costs, until)
-    lost = any(share.bucket == "lost" for share in shares)
-    causes = causes or (caused(key, mine) if lost else Causes(key))
     return Report(
         shown,
         phases=tuple(_ended(life.phases, life.gone)),
         attempts=tuple(life.attempts),
-        scalings=tuple(_scaling(request, times, authors.get(request.order)) for request in requests),
+        scalings=tuple(_scaling(request, life.causes.times, authors.get(request.order)) for request in requests),
         failures=tuple(life.losses),
         changes=tuple(changes),
         until=until,
         shares=tuple(shares),
         goodput=goodput_of(shares),
         places=tuple(Lane(place.role, place.index, tuple(lane)) for place, lane in sorted(ledger.lanes.items())),
-        incidents=tuple(incidents_of(ledger, costs, causes, shown, until)),
+        incidents=tuple(incidents_of(ledger, costs, life.causes, shown, until)),
         since=since,
     )
 
 
-class _Life:
-    """What a fold passes through."""
+class Life:
+    """What the events of one job tell, in a single pass."""
 
-    def __init__(self) -> None:
+    def __init__(self, key: JobKey, events: Iterable[Stored]) -> None:
         self.phases: list[PhaseSpan] = []
         self.attempts: list[AttemptSpan] = []
         self.losses: list[Loss] = []
@@ -190,8 +195,14 @@ class _Life:
         """The requests that are over: a job's state keeps the newest."""
         self.gone = ""
         """When the job was gone; empty before."""
+        self.noted = Noted()
+        self.progress: list[Progress] = []
+        self.causes = caused(key, events, self._note)
 
-    def note(self, before: Job, event: AnyEvent, after: Job, at: At) -> None:
+    def _note(self, before: Job, event: AnyEvent, after: Job, at: At) -> None:
+        self.noted.note(before, event, after, at)
+        if isinstance(event, ProgressReported):
+            self.progress.append(Progress.of(event, at.time))
         reason, message = str(getattr(event, "reason", "")), str(getattr(event, "message", ""))
         if after.status.phase != before.status.phase:
             phase = PhaseSpan(

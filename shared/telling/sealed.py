@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from math import inf
 
 import msgspec
@@ -34,9 +34,7 @@ class Check:
         self._history = History(key)
 
     def fold(self, stored: Stored) -> None:
-        # The chain goes on before a rule can break.
-        with suppress(Exception):
-            self._history.fold(stored)
+        self._history.fold(stored)
 
     def fault(self, seal: Seal) -> str:
         """What differs from the seal; empty if nothing does."""

@@ -13,7 +13,7 @@ from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import Kinds
 from shared.frameworks.scale_requests import REQUESTS
 from shared.installation import plugins
-from shared.job.fold import Histories, History
+from shared.job.fold import History
 from shared.job.naming import NO_UID, JobKey, Uid, history_filters, namespace_filters
 from shared.job.state import Job
 from shared.telling.shown import called, words_of
@@ -151,7 +151,7 @@ def must_be_names(*words: str) -> None:
 
 
 def find(
-    histories: Histories, asked: Asked, namespace: str, *, uid: str = "", waiting: bool = False
+    histories: Iterable[History], asked: Asked, namespace: str, *, uid: str = "", waiting: bool = False
 ) -> tuple[Target, History]:
     """The newest history of that name, or the history of this uid.
 

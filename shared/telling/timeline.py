@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
+from textwrap import wrap
 
 from shared.job.ledger import BUCKETS, Bucket, Stretch
 from shared.job.text import range_words
@@ -34,6 +35,8 @@ COLOURS: dict[Bucket, int] = dict.fromkeys(BUCKETS, _YELLOW) | {
 """ANSI colours; what waits is yellow."""
 
 LEAST_CELLS = 20
+LEGEND = 21
+"""Columns of the legend before its words."""
 
 
 def timeline(report: Report, width: int, *, coloured: bool = False) -> Iterator[str]:
@@ -60,7 +63,9 @@ def timeline(report: Report, width: int, *, coloured: bool = False) -> Iterator[
     held = sum(share.seconds for share in report.shares)
     for share in report.shares:
         lasted, part, what = share_words(share, held)
-        yield f"{_signs(share.bucket, 1, coloured)}  {lasted:>9}  {part:>5}  {what}"
+        line, *more = wrap(what, max(width - LEGEND, LEAST_CELLS))
+        yield f"{_signs(share.bucket, 1, coloured)}  {lasted:>9}  {part:>5}  {line}"
+        yield from (" " * LEGEND + each for each in more)
 
 
 def _shared(places: Sequence[Lane]) -> Iterator[tuple[str, tuple[Stretch, ...]]]:

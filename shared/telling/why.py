@@ -30,7 +30,7 @@ from shared.telling.causes.chains import (
     slot_state,
 )
 from shared.telling.causes.links import Link, People, of_at_most, waits_of
-from shared.telling.causes.walk import Causes
+from shared.telling.causes.walk import Also, Causes
 from shared.telling.reading import of_history
 from shared.telling.shown import Summary, summary
 from shared.telling.targets import Asked, Target, find, known_kinds
@@ -57,10 +57,10 @@ def answered(
     return as_lines(chains) if as_json else [*heading, *chain_lines(chains)]
 
 
-def caused(key: JobKey, events: Iterable[Stored]) -> Causes:
-    """The causes of all events of one history."""
+def caused(key: JobKey, events: Iterable[Stored], also: Also = lambda *_: None) -> Causes:
+    """The causes of all events of one history; `also` as for `Causes`."""
     events = [*events]
-    causes = Causes(key, people_of(events))
+    causes = Causes(key, people_of(events), also)
     for stored in events:
         causes.fold(stored)
     return causes

@@ -50,7 +50,7 @@ def key_of_life(log: Sequence[Stored]) -> JobKey:
 
 def drawing_of(log: Sequence[Stored]) -> Drawing:
     key = key_of_life(log)
-    return drawn(log, parse_target(f"job/{key.name}"), key.namespace, BUILT_IN, uid=key.uid, until=log[-1].time)
+    return drawn(log, parse_target(f"job/{key.name}"), BUILT_IN, until=log[-1].time)
 
 
 def drawing(*events: AnyEvent) -> Drawing:

@@ -1,7 +1,7 @@
 """`muster report` of a namespace: where the time of places went, and what cost most."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 
 import msgspec
@@ -177,7 +177,7 @@ async def test_a_job_that_cannot_be_read_is_named_and_the_others_count(log: Log,
     warned.clear()
     found = await used_in_part(log, "1 of 2 jobs were not read")
     assert found.jobs == 1
-    assert [each.partition(":")[0] for each in found.unread] == ["team-a/strange.example.com/odd"]
+    assert [each.partition(":")[0] for each in found.unread] == ["team-a/job/odd"]
     assert warned[:2] == ["muster: 0 of 2 jobs are read", f"muster: left out {found.unread[0]}"]
 
 
@@ -210,7 +210,32 @@ async def test_a_job_without_an_answer_is_asked_for_again(log: Log, monkeypatch:
     five_jobs(log)
     away = Away(monkeypatch, 3, 4)
     found = await used(log)
-    assert (found.jobs, found.unread, away.calls, away.paused) == (5, (), 7, [1.0, 2.0])
+    assert (found.jobs, found.unread, away.calls, away.paused) == (5, (), 7, [2.0, 2.0])
+
+
+async def test_a_list_without_an_answer_is_asked_for_again(log: Log, monkeypatch: pytest.MonkeyPatch):
+    five_jobs(log)
+    Away(monkeypatch)
+    counted, away = MemoryEventLog.counted, [Transient("the log is away"), Transient("the log is away")]
+
+    async def answers_late(source: MemoryEventLog, scope: str) -> Mapping[str, int]:
+        if away:
+            raise away.pop()
+        return await counted(source, scope)
+
+    monkeypatch.setattr(MemoryEventLog, "counted", answers_late)
+    assert (await used(log)).jobs == 5
+    assert not away
+
+
+async def test_of_sealed_jobs_those_are_read_that_were_there_since_a_time(log: Log, monkeypatch: pytest.MonkeyPatch):
+    five_jobs(log)
+    now = log.journal.events[-1].time
+    log.plant("jobs.team-a.job-0.uid-0.status.JobSealed")
+    log.plant("jobs.team-a.job-1.uid-1.status.JobSealed", now)
+    away = Away(monkeypatch)
+    await used(log, now)
+    assert away.calls == 4
 
 
 async def test_a_job_that_never_answers_is_left_out_and_the_command_fails(log: Log, monkeypatch: pytest.MonkeyPatch):
@@ -243,8 +268,8 @@ async def test_an_older_history_service_is_told_of_at_once(log: Log, monkeypatch
     monkeypatch.setattr(KubeCluster, "url", "https://here", raising=False)
     monkeypatch.setattr(asking, "ask", whole)
 
-    async def rows(*_: object) -> AsyncGenerator[tuple[object, str], None]:
-        yield whole_life.job, "9999"
+    async def rows(*_: object) -> AsyncGenerator[usage.One, None]:
+        yield usage.One("team-a", "trainingjob/job-1", whole_life.job.uid)
 
     monkeypatch.setattr(usage, "_by_cluster", rows)
     found = lines(cluster, "team-a", "2030-01-01T00:00:09.000Z", BUILT_IN, as_json=True, as_csv=False)

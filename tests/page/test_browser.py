@@ -121,7 +121,7 @@ async def test_a_drawing_is_saved_as_svg_and_in_a_file_of_its_own(tab: Tab, memo
     memory.add("resnet", *a_restarted_job())
     log = memory.logs["resnet"]
     path = tmp_path / "resnet.html"
-    path.write_text(written(drawn(log, parse_target("resnet"), "team-a", BUILT_IN, uid="", until=log[-1].time)))
+    path.write_text(written(drawn(log, parse_target("resnet"), BUILT_IN, until=log[-1].time)))
     await tab.send("Network.enable")
     await tab.send(
         "Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=0, uploadThroughput=0
@@ -164,7 +164,7 @@ async def test_the_timeline_in_the_documentation_is_what_the_page_draws_of_a_rec
 ):
     log = [event_of(line) for line in RECORDED.read_bytes().splitlines()]
     path = tmp_path / "digits.html"
-    path.write_text(written(drawn(log, parse_target("digits"), "default", BUILT_IN, uid="", until=log[-1].time)))
+    path.write_text(written(drawn(log, parse_target("digits"), BUILT_IN, until=log[-1].time)))
     await tab.size(940, 700)
     await tab.go(path.as_uri())
     await tab.until(DRAWN)

@@ -19,7 +19,7 @@ def test_the_policy_names_the_scripts_of_the_file_and_words_end_no_element():
     for event in [*a_running_job(2), JobFailed(reason="Crash", message="</script><script>alert(1)</script>")]:
         log.append(stored(history, event))
         history.fold(log[-1])
-    text = written(drawn(log, parse_target("resnet"), "team-a", BUILT_IN, uid="", until=log[-1].time))
+    text = written(drawn(log, parse_target("resnet"), BUILT_IN, until=log[-1].time))
     scripts = re.findall(r'<script type="module">(.*?)</script>', text, re.DOTALL)
     assert text.count("<script") == 2
     assert len(scripts) == 1
@@ -36,7 +36,7 @@ def test_a_sealed_job_is_drawn_as_it_was():
     last, digest = history.sequence, history.digest.hex()
     seal = JobSealed(first=1, last=last, count=len(log), hash=digest, outcome="Failed", reason="Crash")
     log.append(stored(history, seal))
-    drawing = drawn(log, parse_target("resnet"), "team-a", BUILT_IN, uid="", until=log[-1].time)
+    drawing = drawn(log, parse_target("resnet"), BUILT_IN, until=log[-1].time)
     assert drawing.report.job.gone
     assert [lane.role for lane in drawing.report.places] == ["launcher", "worker", "worker"]
     assert drawing.links[drawing.events[-1]].type == "JobSealed"

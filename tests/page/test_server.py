@@ -1,6 +1,7 @@
 """The handlers: who gets nothing, and what the others get."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
@@ -10,9 +11,14 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from muster.page.following import end
+from muster.page.drawing import Drawing, drawn
+from muster.page.following import OF_ONE, end
 from muster.page.server import secret_of
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.event import At
 from shared.job.events.status import JobFailed
+from shared.job.evolve import evolve
+from shared.job.state import Job
 from tests.kit.builders import a_created_job, a_running_job
 from tests.page.conftest import SECRET, Memory
 
@@ -79,6 +85,49 @@ async def test_a_drawing_has_each_event_with_its_sentence_and_its_cause(
     running = next(link for link in links if link["type"] == "JobRunning")
     assert (running["text"], links[running["cause"]]["author"]) == ("the job runs (TrainingJobRunning)", "watcher")
     assert {*drawing["lives"]} == {"launcher/0", "worker/0", "worker/1"}
+
+
+async def test_a_drawing_folds_each_event_once(
+    browser: aiohttp.ClientSession, address: str, memory: Memory, monkeypatch: pytest.MonkeyPatch
+):
+    memory.add("resnet", *a_running_job(2))
+    folded = list[int]()
+
+    def counted(job: Job, event: AnyEvent, at: At) -> Job:
+        folded.append(at.sequence)
+        return evolve(job, event, at)
+
+    monkeypatch.setattr("shared.job.fold.evolve", counted)
+    async with browser.get(address + RESNET) as answer:
+        drawing = await answer.json()
+    assert folded == [*range(1, len(drawing["events"]) + 1)]
+
+
+async def test_a_job_has_its_page_before_it_is_drawn_and_others_are_answered_meanwhile(
+    browser: aiohttp.ClientSession, address: str, memory: Memory, monkeypatch: pytest.MonkeyPatch
+):
+    memory.add("resnet", *a_running_job(2))
+    memory.add("vgg", *a_running_job(2))
+    goes_on = threading.Event()
+
+    def slow(*of: Any, **more: Any) -> Drawing:
+        assert goes_on.wait(20)
+        return drawn(*of, **more)
+
+    monkeypatch.setattr("muster.page.following.drawn", slow)
+    # One person's answers in their turn would all be these.
+    pages = [await browser.get(address + RESNET.removeprefix("api/")) for _ in range(OF_ONE + 1)]
+    for page in pages:
+        text = (await page.content.readany()).decode()
+        assert 'src="/secret-of-the-test/static/page.js"' in text
+        assert text.endswith("<p>its events are being drawn; the timeline and the report follow</p>")
+    async with browser.get(address) as jobs, browser.get(f"{address}api/jobs") as rows:
+        assert jobs.status == 200
+        assert (await told(rows))["rows"]
+    goes_on.set()
+    for page in pages:
+        assert "worker 0-1" in (await page.text())
+        page.close()
 
 
 async def test_the_state_at_a_sequence_is_that_of_the_history(

@@ -106,7 +106,8 @@ function showJob() {
     selected: (sequence) => remember({ at: sequence == null ? "" : String(sequence) }),
     viewed: (range, of) => { clearTimeout(shown.writing); shown.writing = setTimeout(() => remember(range ? { from: time(range.from, of), to: time(range.to, of) } : { from: "", to: "" }), 300); },
   });
-  let drawn = 0, wanted = 0, asking = false;
+  let drawn = 0, wanted = 0, asking = false, events = 0, away = "";
+  const tell = () => say(away || (drawn ? "" : events ? `its ${events} events are being drawn` : "its events are being read"));
   const refresh = async () => {
     if (asking || drawn === wanted) return;
     asking = true;
@@ -120,6 +121,7 @@ function showJob() {
       if (first && at) shown.selectSequence(Number(at));
       if (drawing.report.job.uid && !uid) remember({ uid: drawing.report.job.uid });
       drawn = meant;
+      tell();
       // A long history takes its time: what comes meanwhile is shown together.
       await new Promise((done) => setTimeout(done, 3 * (performance.now() - began)));
     } catch (error) {
@@ -131,10 +133,12 @@ function showJob() {
     refresh();
   };
   wanted = -1;
+  tell();
   refresh();
   follow(`${root}/api/jobs${here}/news?${uid}`, (news) => {
-    say(news.trouble);
-    if (news.events) { wanted = news.events; refresh(); }
+    away = news.trouble;
+    if (news.events) { wanted = events = news.events; refresh(); }
+    tell();
   });
 }
 

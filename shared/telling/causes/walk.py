@@ -5,7 +5,7 @@ of a fact about a pod or a request is the last event of that pod or request, tha
 people, nodes and programs have no cause in the log.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import assert_never
 
 import msgspec
@@ -13,8 +13,8 @@ import msgspec
 from shared.eventlog import Stored
 from shared.eventlog.subject import split
 from shared.job.events import scaler, scheduler, watcher
-from shared.job.events.catalog import AUTHORS, Decision, Fact, Malformed, UnknownEvent, read_event
-from shared.job.events.event import Cause, ChangeAttributed, Decided, EffectRefused, EventDisowned, LogCreated
+from shared.job.events.catalog import AUTHORS, AnyEvent, Decision, Fact, Malformed, UnknownEvent, read_event
+from shared.job.events.event import At, Cause, ChangeAttributed, Decided, EffectRefused, EventDisowned, LogCreated
 from shared.job.naming import JobKey, Slot, Uid
 from shared.job.policies.replacement import cause_of_refill
 from shared.job.spec import WORKER
@@ -44,12 +44,19 @@ _OF_REQUESTS = (SCALING_DEADLINE, SCRIPT_DEADLINE, DRAIN)
 NOT_ASKED = "why it went: nothing in this log asked for it; a person or another program did"
 
 
+Also = Callable[[Job, AnyEvent, Job, At], None]
+
+
 class Causes(Links):
     """The links of one job, made one event at a time."""
 
-    def __init__(self, key: JobKey, people: People | None = None) -> None:
-        """`people` are those of the whole history: who made a change is written down after it."""
+    def __init__(self, key: JobKey, people: People | None = None, also: Also = lambda *_: None) -> None:
+        """`people` are those of the whole history: who made a change is written down after it.
+
+        `also` gets each event with an effect, between the job before it and the job after it.
+        """
         super().__init__(key)
+        self._also = also
         self._people = people if people is not None else People()
         self._releases: dict[str, str] = {}
         """By author, the release and the settings of its newest decision."""
@@ -62,14 +69,17 @@ class Causes(Links):
     def fold(self, stored: Stored) -> None:
         """Fold the next event of this job, in log order."""
         before = self.job
-        self.history.fold(stored)
+        event = self.history.fold(stored)
         self.times[stored.sequence] = stored.time
         _, author, tag = split(stored.subject)
-        try:
-            event = read_event(stored.body, tag)
-        except (UnknownEvent, Malformed):
-            # The history is held, with a reason; causes in this event stay unknown.
-            return
+        if event is not None:
+            self._also(before, event, self.job, At(stored.sequence, stored.time))
+        else:
+            try:
+                event = read_event(stored.body, tag)
+            except (UnknownEvent, Malformed):
+                # The history is held, with a reason; causes in this event stay unknown.
+                return
         if author in AUTHORS[type(event)]:
             here = Link(stored.sequence, stored.time, tag, author, "")
             if isinstance(event, Decided):
