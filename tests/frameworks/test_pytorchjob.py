@@ -10,7 +10,7 @@ from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.job.naming import Slot
 from shared.job.spec import RENDEZVOUS
 from tests.frameworks.documents import ABSENT, Document, changed, custom, pytorch_job, reasons_of, spec_of, variables
-from tests.kit.pods import context_of, pod_for, service_for
+from tests.kit.pods import context_of, pod_for
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "pytorchjob"
 MASTER, WORKER = ("spec.pytorchReplicaSpecs.Master", "spec.pytorchReplicaSpecs.Worker")
@@ -105,28 +105,6 @@ class TestPods:
         assert "ports" not in pod["spec"]["containers"][0]
         assert pod["spec"]["containers"][1]["ports"] == port(23456)
 
-    def test_no_pod_waits_for_the_masters_name_because_it_is_there_from_the_beginning(self):
-        pod = pod_for(custom(pytorch_job()), Slot(0, "worker", 0), PYTORCHJOB)
-        assert "initContainers" not in pod["spec"]
-        service = service_for(custom(pytorch_job()), Slot(0, "master", 0), PYTORCHJOB)
-        assert service["metadata"]["name"] == "mnist-master-0"
-        assert service["spec"]["publishNotReadyAddresses"]
-        assert service["spec"]["ports"] == [{"name": "pytorchjob-port", "port": 23456}]
-
-    @pytest.mark.parametrize(
-        ("job", "slot", "leads"),
-        [
-            (pytorch_job(), Slot(0, "master", 0), True),
-            (pytorch_job(), Slot(0, "worker", 0), False),
-            (pytorch_job(Worker=2), Slot(0, "worker", 0), True),
-            (pytorch_job(Worker=2), Slot(0, "worker", 1), False),
-        ],
-    )
-    def test_one_pod_is_labelled_as_the_one_that_leads(self, job: Document, slot: Slot, *, leads: bool):
-        labels = pod_for(custom(job), slot, PYTORCHJOB)["metadata"]["labels"]
-        assert (labels.get("training.kubeflow.org/job-role") == "master") is leads
-        assert labels["training.kubeflow.org/operator-name"] == "pytorchjob-controller"
-
     def test_a_worker_that_comes_later_is_told_the_same_as_the_first(self):
         job = pytorch_job(policy=ELASTIC, Worker=2)
         later = variables(pod_for(custom(job), Slot(0, "worker", 2), PYTORCHJOB, sizes={"worker": 3}))
@@ -165,10 +143,6 @@ class TestHandling:
             "master": "OnFailure",
             "worker": "Never",
         }
-
-    def test_types_may_be_written_in_any_case(self):
-        job = pytorch_job(master=1, WORKER=2)
-        assert environments(job) == environments(pytorch_job(Master=1, Worker=2))
 
 
 def elastic(field: str, value: object) -> Document:

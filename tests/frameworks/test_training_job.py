@@ -197,7 +197,6 @@ def test_accepted(path: str, value: object) -> None:
         pytest.param(f"{ROLES}.worker.restartPolicy", ["Never"], "UnknownRestartPolicy", "", id="a list of policies"),
         pytest.param("spec.restartPolicy", "Always", "UnknownRestartPolicy", "", id="a job is not restarted always"),
         pytest.param("spec.cleanPodPolicy", "Some", "UnknownCleanPodPolicy", "", id="no such clean-up"),
-        pytest.param("spec.launcherAttachMode", "kubexec", "KubexecNotSupported", "", id="kubexec"),
         pytest.param("spec.launcherAttachMode", "telnet", "UnknownAttachMode", "", id="no such way to attach"),
         pytest.param(
             f"{ROLES}.launcher.template.spec.containers[0].env", ["A=1"], "InvalidValue",

@@ -92,24 +92,6 @@ def test_the_secret_as_a_whole() -> None:
 
 
 @pytest.mark.parametrize("role", [LAUNCHER, WORKER])
-def test_fields_that_muster_does_not_need_are_kept(role: str) -> None:
-    document = changed(training_job(), TEMPLATE.format(role=role), RICH_TEMPLATE)
-    made = pod(document, Slot(0, role, 0))["spec"]
-    ours = {"restartPolicy", "hostname", "subdomain", "dnsConfig", "volumes", "containers"}
-    theirs: dict[str, Any] = RICH_TEMPLATE["spec"]
-    assert {name: value for name, value in made.items() if name not in ours} == {
-        name: value for name, value in theirs.items() if name not in ours
-    }
-    assert made["containers"][1:] == theirs["containers"][1:]
-    first, given = made["containers"][0], theirs["containers"][0]
-    assert {name: value for name, value in first.items() if name not in ("volumeMounts", "env")} == {
-        name: value for name, value in given.items() if name not in ("volumeMounts", "env")
-    }
-    assert first["env"][-1:] == given["env"]
-    assert first["volumeMounts"][: len(given["volumeMounts"])] == given["volumeMounts"]
-
-
-@pytest.mark.parametrize("role", [LAUNCHER, WORKER])
 def test_rendering_leaves_the_resource_as_it_is(role: str) -> None:
     job = custom(changed(training_job(), TEMPLATE.format(role=role), RICH_TEMPLATE))
     before = copy.deepcopy(job.spec)
@@ -134,41 +116,10 @@ def test_labels_of_ours_win_over_the_templates() -> None:
         }
 
 
-def test_a_template_cannot_say_which_hosts_files_were_loaded() -> None:
+def test_a_launcher_carries_the_version_of_the_hosts_files_before_it_and_never_that_of_its_template() -> None:
     document = with_template(LAUNCHER, "metadata", {"annotations": {HOSTS_VERSION: "999", "note": "kept"}})
     assert a_launcher(document)["metadata"]["annotations"] == {"note": "kept"}
-
-
-def test_a_launcher_carries_the_version_of_the_hosts_files_that_were_there_before_it() -> None:
-    document = with_template(LAUNCHER, "metadata", {"annotations": {HOSTS_VERSION: "999"}})
-    assert a_launcher(document, hosts=3)["metadata"]["annotations"] == {HOSTS_VERSION: "3"}
-
-
-def test_the_job_is_the_controller_of_its_pods() -> None:
-    (owner,) = a_worker()["metadata"]["ownerReferences"]
-    assert owner == {
-        "apiVersion": "kai.alibabacloud.com/v1alpha1",
-        "kind": "TrainingJob",
-        "name": "resnet",
-        "uid": "uid-1",
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
-
-
-def test_a_pod_restarts_never_whatever_the_template_says() -> None:
-    assert a_worker(with_template(WORKER, "spec.restartPolicy", "Always"))["spec"]["restartPolicy"] == "Never"
-
-
-def test_plain_worker_names_are_searched_in_the_job_first() -> None:
-    made = a_launcher(
-        with_template(LAUNCHER, "spec.dnsConfig", {"searches": ["example.com"], "nameservers": ["9.9.9.9"]})
-    )
-    assert made["spec"]["dnsConfig"] == {
-        "searches": ["resnet.team-a.svc.cluster.local", "example.com"],
-        "nameservers": ["9.9.9.9"],
-    }
-    assert (made["spec"]["hostname"], made["spec"]["subdomain"]) == ("resnet-launcher", "resnet")
+    assert a_launcher(document, hosts=3)["metadata"]["annotations"] == {HOSTS_VERSION: "3", "note": "kept"}
 
 
 @pytest.mark.parametrize(
@@ -234,10 +185,6 @@ def test_mounts_of_the_user_stay(mounted: str, folders: list[str]) -> None:
     assert all(mount["readOnly"] for mount in ours)
 
 
-def test_workers_do_not_mount_the_hosts_files() -> None:
-    assert [volume["name"] for volume in a_worker()["spec"]["volumes"]] == ["muster-ssh"]
-
-
 SSH_FILES = ["id_rsa", "id_rsa.pub", "authorized_keys", "config"]
 OF_LAUNCHER = [*SSH_FILES, "known_hosts"]
 OF_WORKER = ["authorized_keys", "id_rsa", "id_rsa.pub"]
@@ -263,32 +210,6 @@ def launcher_for(workers: Document) -> Document:
 
 def worker_of(workers: Document) -> Document:
     return a_worker(changed(training_job(), TEMPLATE.format(role=WORKER), workers))
-
-
-def test_the_launcher_has_the_private_key_and_knows_the_workers() -> None:
-    """Each file by itself: below the folder of a Secret, which all may write to, sshd believes no authorized_keys."""
-    files, (volume,) = keys(a_launcher())
-    assert files == OF_LAUNCHER
-    assert (volume["secretName"], volume["defaultMode"]) == (secret_name(KEY, 0), 0o600)
-    assert sources(volume) == {
-        "id_rsa": "id_rsa",
-        "id_rsa.pub": "id_rsa.pub",
-        "authorized_keys": "id_rsa.pub",
-        "config": "config-pinned",
-        "known_hosts": "known_hosts",
-    }
-
-
-def test_a_worker_has_the_public_key_and_its_own_host_key_also_where_the_mpi_operators_images_look() -> None:
-    files, (volume,) = keys(a_worker())
-    assert files == [*OF_WORKER, *HOST_KEYS]
-    assert sources(volume) == {
-        "authorized_keys": "id_rsa.pub",
-        "id_rsa": "ssh_host_ed25519_key",
-        "id_rsa.pub": "ssh_host_ed25519_key.pub",
-        "ssh_host_ed25519_key": "ssh_host_ed25519_key",
-        "ssh_host_ed25519_key.pub": "ssh_host_ed25519_key.pub",
-    }
 
 
 def test_the_launcher_starts_every_process_of_open_mpi_itself_unless_the_template_says_otherwise() -> None:
@@ -367,10 +288,3 @@ def test_what_the_user_mounts_among_the_keys_stays(role: str, mounted: str, file
     assert [item["path"] for volume in keys(made)[1] for item in volume["items"]] == [
         file.rpartition("/")[2] for file in files
     ]
-
-
-def test_only_the_first_container_has_the_keys() -> None:
-    document = with_template(
-        WORKER, "spec.containers", [{"name": "main", "image": "a"}, {"name": "logs", "image": "b"}]
-    )
-    assert a_worker(document)["spec"]["containers"][1] == {"name": "logs", "image": "b"}
