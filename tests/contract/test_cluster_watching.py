@@ -6,7 +6,7 @@ from shared.cluster import Applied, Blind, Deleted, Snapshot
 from shared.cluster.kinds import EVENTS, EVENTS_WITH_WORDS, PODS, SECRETS
 from tests.contract.widgets import a_pod, a_widget, names, news, watching
 from tests.kit.clusters import WIDGETS, ClusterUnderTest
-from tests.kit.watching import next_of, take
+from tests.kit.watching import next_of
 
 
 async def test_first_everything_then_each_change(under_test: ClusterUnderTest) -> None:
@@ -124,14 +124,6 @@ async def test_a_lost_history_leads_to_a_new_snapshot(under_test: ClusterUnderTe
         assert second.version > first.version
         last = await cluster.create(WIDGETS, namespace, a_widget("last"))
         assert await news(watch) == Applied(last)
-
-
-async def test_two_watches_of_one_client_see_the_same(under_test: ClusterUnderTest) -> None:
-    async with watching(under_test) as one, watching(under_test) as two:
-        await next_of(one)
-        await next_of(two)
-        created = await under_test.cluster.create(WIDGETS, under_test.namespace, a_widget())
-        assert await take(one, 1) == await take(two, 1) == [Applied(created)]
 
 
 async def test_a_long_list_is_complete(under_test: ClusterUnderTest) -> None:

@@ -126,13 +126,6 @@ async def test_an_expectation_that_the_log_never_reached_is_a_conflict(world: Wo
         await log.append(world.decision(2), expect=sequence + 1_000)
 
 
-async def test_each_append_expects_the_one_before(world: World, log: EventLog) -> None:
-    sequence = 0
-    for number in range(5):
-        sequence = await log.append(world.decision(number), expect=sequence)
-    assert sequence == await log.end()
-
-
 async def test_writers_who_race_never_both_win(world: World, log: EventLog) -> None:
     rival = await world.connect("scheduler")
     expect = 0

@@ -27,14 +27,6 @@ def test_definitions_are_small_enough_to_apply(name: str) -> None:
     assert len(RENDERED[name].encode()) < ANNOTATION_BYTES / 8
 
 
-def test_names_are_those_of_et_operator() -> None:
-    assert [crd["metadata"]["name"] for crd in OURS] == [
-        "trainingjobs.kai.alibabacloud.com",
-        "scaleins.kai.alibabacloud.com",
-        "scaleouts.kai.alibabacloud.com",
-    ]
-
-
 def test_names_differ_within_a_group() -> None:
     names = [
         (crd["spec"]["group"], name)
@@ -47,20 +39,6 @@ def test_names_differ_within_a_group() -> None:
 def test_short_names_differ() -> None:
     names = [name for crd in manifests() for name in crd["spec"]["names"].get("shortNames", ())]
     assert len(set(names)) == len(names)
-
-
-def test_status_is_a_subresource_of_all() -> None:
-    assert all("status" in version["subresources"] for crd in manifests() for version in crd["spec"]["versions"])
-
-
-def test_a_job_has_a_size_that_autoscalers_find() -> None:
-    (job, *requests) = [crd["spec"]["versions"][0] for crd in OURS]
-    assert job["subresources"]["scale"] == {
-        "specReplicasPath": ".spec.etReplicaSpecs.worker.replicas",
-        "statusReplicasPath": ".status.replicas",
-        "labelSelectorPath": ".status.selector",
-    }
-    assert not any("scale" in request["subresources"] for request in requests)
 
 
 @pytest.mark.parametrize(

@@ -131,11 +131,6 @@ async def no_monitor(it: Installation) -> dict[str, Any]:
     return {"nats_monitor": f"http://127.0.0.1:{free_port()}"}
 
 
-async def another_monitor(it: Installation) -> dict[str, Any]:
-    it.front.say("/varz", 200, [])
-    return {"nats_monitor": (it.front.url,)}
-
-
 async def no_api_server(it: Installation) -> dict[str, Any]:
     it.front.say(".*", 503)
     return {}
@@ -169,7 +164,6 @@ async def a_failed_set_up(it: Installation) -> dict[str, Any]:
         pytest.param(no_api_server, "versions.kubernetes", "503", "", id="no API server"),
         pytest.param(no_kubeconfig, "versions.kubernetes", "there is no kubeconfig", "", id="no kubeconfig"),
         pytest.param(no_monitor, "log.fsync", "correct NATS_MONITOR", "", id="no monitor"),
-        pytest.param(another_monitor, "log.fsync", "correct NATS_MONITOR", "", id="something else at its address"),
         pytest.param(a_failed_set_up, "services.setup", "failed in muster-setup", "runbook", id="a failed set-up"),
         pytest.param(a_pod_that_is_not_ready, "services.ready", "run `muster setup`", "runbook", id="not ready"),
     ],
@@ -212,13 +206,6 @@ async def test_no_service_acts(an_installation: MakeInstallation):
         (line,) = wrong(await it.examined())
     assert line.check == "services.owners"
     assert "watcher, scheduler, scaler, status" in line.message
-
-
-async def test_an_installation_in_a_namespace_beside_one_of_the_cluster(an_installation: MakeInstallation):
-    async with an_installation() as it, owners(it.nats, "team-a"):
-        (line,) = wrong(await it.examined())
-    assert line.check == "services.installations"
-    assert "team-a" in line.message
 
 
 async def test_definitions_of_an_older_release(an_installation: MakeInstallation):

@@ -11,7 +11,6 @@ from shared.eventlog import Batch, api, reader
 from shared.eventlog.client import RawClient
 from shared.eventlog.connection import Connection
 from shared.eventlog.server import NatsServer
-from shared.telling.reading import everything
 from tests.kit.nats import READY, a_decision, a_namespace, a_server, connected, read_to_end, until
 from tests.kit.place import administrator, edit
 from tests.kit.proxy import Proxy
@@ -199,17 +198,6 @@ async def test_large_events_are_read_in_bounded_bites(nats_server: NatsServer):
     assert all(event.body == body for event in events)
 
 
-async def test_many_readers_each_see_everything(nats_server: NatsServer):
-    namespace = a_namespace()
-    async with connected(nats_server) as log:
-        sequence = 0
-        for number in range(20):
-            sequence = await log.append(a_decision(namespace, number), expect=sequence)
-        read = await asyncio.gather(*(read_to_end(log, f"jobs.{namespace}.>") for _ in range(8)))
-    assert all(events == read[0] for events in read)
-    assert len(read[0]) == 20
-
-
 async def test_readers_that_stop_leave_nothing_behind(nats_server: NatsServer):
     async with connected(nats_server) as log:
         connection = log._connection
@@ -217,13 +205,6 @@ async def test_readers_that_stop_leave_nothing_behind(nats_server: NatsServer):
         async with aclosing(log.read()) as batches:
             await anext(batches)
         await until(lambda: _same(len(connection._on_loss), before))
-
-
-async def test_a_log_that_was_read_to_its_end_is_let_go_at_once(nats_server: NatsServer):
-    async with connected(nats_server) as log:
-        before = len(log.connection._on_loss)
-        await everything(log)
-        assert len(log.connection._on_loss) == before
 
 
 async def _same(one: object, other: object) -> bool:

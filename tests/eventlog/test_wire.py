@@ -1,4 +1,4 @@
-"""An event's headers, written as CloudEvents and read back from raw bytes."""
+"""An event's headers, written as CloudEvents and read back from raw bytes; the log server's clock in them."""
 
 from collections.abc import Callable
 
@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from shared.eventlog import Entry, wire
+from shared.eventlog.connection import ServerClock
 
 ENTRY = Entry(
     subject="jobs.team-a.resnet.u-1.scheduler.SlotsAssigned",
@@ -120,3 +121,23 @@ def test_what_the_server_says_itself_has_a_status_and_no_place():
     assert wire.status(words) == 409
     assert wire.header(words, "Nats-Pending-Messages") == "12"
     assert wire.status(raw({"ce-id": "e-1"})) == 0
+
+
+def test_it_is_unknown_before_the_first_answer():
+    assert ServerClock().now(5.0) is None
+
+
+def test_between_answers_it_goes_on_as_the_monotonic_clock_does():
+    clock = ServerClock()
+    clock.note(1_000.0, monotonic=50.0)
+    assert clock.now(50.0) == 1_000.0
+    assert clock.now(57.5) == 1_007.5
+
+
+def test_a_clock_that_is_set_is_followed_either_way():
+    clock = ServerClock()
+    clock.note(1_000.0, monotonic=50.0)
+    clock.note(8_200.0, monotonic=51.0)
+    assert clock.now(51.0) == 8_200.0
+    clock.note(1_002.0, monotonic=52.0)
+    assert clock.now(53.0) == 1_003.0

@@ -4,13 +4,10 @@ import asyncio
 import os
 import signal
 import sys
-from pathlib import Path
 
 import aiohttp
 import pytest
 
-from devcluster.binaries import kubectl
-from devcluster.cluster import Devcluster
 from muster.terminal import harmless
 from shared.eventlog.account import ADMIN, READER
 from shared.job.events.status import JobFailed
@@ -18,7 +15,6 @@ from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
 from tests.history.conftest import Site, record
 from tests.kit.builders import a_running_job
-from tests.kit.commands import run
 from tests.kit.nats import connected
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -33,7 +29,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
         pytest.param("report bygone -n team-a", id="a report"),
         pytest.param("report bygone -n team-a --since 2030-01-01T00:00:09Z --csv", id="a report from a time on"),
         pytest.param("report -A --csv", id="what all jobs cost"),
-        pytest.param("report -n team-a --since 2020-01-01T00:00:00Z", id="what a namespace costs"),
         pytest.param("history resnet -n team-a --at 4 --decisions", id="events up to a moment"),
         pytest.param("why resnet worker-9 -n team-a", id="a worker that never was"),
         pytest.param("history accept resnet -n team-a", id="a loss that is none"),
@@ -50,13 +45,6 @@ async def test_a_kubeconfig_is_enough_and_the_words_are_the_same(site: Site, wor
 async def test_nats_asks_the_log_although_nothing_says_where_it_is(site: Site):
     asked = await site.muster("viewer-a", "get", "-n", "team-a", "--nats")
     assert (asked.code, asked.complaint.count("nats://127.0.0.1:4222")) == (1, 1)
-
-
-async def test_kubectl_muster_needs_no_more(site: Site):
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {"KUBECONFIG": str(site.cluster.kubeconfig("viewer-a")), "PATH": path}
-    said = await run(str(kubectl()), "muster", "why", "resnet", "-n", "team-a", environment=environment)
-    assert said.out.startswith("trainingjob/resnet (uid-1): Running")
 
 
 async def test_hostile_words_in_the_log_move_no_terminal(site: Site):
@@ -109,16 +97,6 @@ async def until_line(process: asyncio.subprocess.Process, word: bytes) -> None:
     async with asyncio.timeout(60):
         while word not in (line := await process.stdout.readline()):
             assert line, "it ended"
-
-
-async def test_a_cluster_without_the_service_says_what_to_do(site: Site, tmp_path: Path):
-    async with Devcluster(tmp_path / "cluster", ["viewer-a"], nodes=0) as cluster:
-        other = Site(cluster, site.nats, tmp_path)
-        for words in ("get -n team-a", "history resnet -n team-a"):
-            said = await other.muster("viewer-a", *words.split())
-            assert (said.code, said.complaint.count("\n")) == (1, 1)
-            assert "does not serve history.muster.dev" in said.complaint
-            assert "NATS_URL" in said.complaint
 
 
 async def test_the_page_needs_a_kubeconfig_alone_and_ends_at_ctrl_c(site: Site):

@@ -1,11 +1,14 @@
 """Conditions: in the order in which they became what they are, with the times of what caused them."""
 
 from shared.job.conditions import Condition, holds, with_condition
+from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import At
 from shared.job.events.scaler import ScaleFailed, ScaleSucceeded
 from shared.job.events.scheduler import SlotsAssigned
 from shared.job.events.status import JobFailed, JobRunning, JobScaling, JobSucceeded
-from shared.job.spec import LAUNCHER
+from shared.job.events.watcher import JobObserved
+from shared.job.spec import LAUNCHER, Problem
+from shared.job.state import Job
 from shared.job.views import Slots
 from tests.kit.builders import (
     R1,
@@ -13,7 +16,9 @@ from tests.kit.builders import (
     a_created_job,
     a_ready_job,
     a_running_job,
+    a_spec,
     launcher,
+    observed,
     pods,
     scaling_in,
     scaling_out,
@@ -64,16 +69,6 @@ def test_one_holds_when_it_is_there_and_true():
     assert not holds(with_condition(known, "Running", TWO, status=False, reason="B"), "Running")
 
 
-def test_the_way_to_running_in_the_order_that_et_operator_shows():
-    assert kinds(given(*a_running_job())) == [
-        ("Created", True),
-        ("WorkersCreated", True),
-        ("WorkersReady", True),
-        ("LauncherCreated", True),
-        ("Running", True),
-    ]
-
-
 def test_workers_count_as_created_when_all_were_seen_and_as_ready_when_all_are():
     job = a_created_job(workers=2)
     assert kinds(given(*job, pods(worker(0)))) == [("Created", True)]
@@ -96,13 +91,6 @@ def test_a_launcher_that_was_only_assigned_is_not_created():
     assert holds(
         given(*a_ready_job(), assigned, pods(launcher(phase="Pending"))).job.status.conditions, "LauncherCreated"
     )
-
-
-def test_a_scaling_is_true_while_it_lasts_and_its_end_comes_after_it():
-    running = JobRunning(reason="TrainingJobRunning")
-    done = ScaleSucceeded(request=R1, reason="ScalingOutSucceeded")
-    story = given(*a_running_job(), *scaling_out(2), done, running)
-    assert kinds(story)[-3:] == [("Running", True), ("Scaling", False), ("ScaleSucceeded", True)]
 
 
 def test_each_scaling_ends_at_a_time_of_its_own():
@@ -134,3 +122,22 @@ def test_success_is_not_also_a_failure():
     story = given(*a_running_job(), JobScaling(reason="ScalingStart"), JobSucceeded(reason="TrainingJobSucceeded"))
     assert [kind for kind, status in kinds(story) if status][-1] == "Succeeded"
     assert "Failed" not in dict(kinds(story))
+
+
+PROBLEM = Problem(reason="InvalidValue", field="spec.backoffLimit", message="set at least 0")
+WRONG = JobObserved(kind="TrainingJob", api_version="v1", generation=1, version=2, problems=(PROBLEM,))
+
+
+def created(*more: AnyEvent) -> Condition:
+    job: Job = given(*a_running_job(), *more).job
+    return next(condition for condition in job.status.conditions if condition.type == "Created")
+
+
+def test_a_running_job_shows_what_is_wrong_with_its_newest_spec_and_runs_on():
+    assert (created(WRONG).status, created(WRONG).reason) == (True, "InvalidValue")
+
+
+def test_once_it_is_corrected_nothing_is_shown_any_more():
+    before, after = created(), created(WRONG, observed(a_spec(), generation=2))
+    assert (after.status, after.reason, after.message) == (True, before.reason, before.message)
+    assert after.since == before.since

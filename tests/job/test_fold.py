@@ -32,21 +32,11 @@ from tests.kit.builders import (
     worker,
     workers,
 )
-from tests.kit.histories import KEY, a_history, stored
+from tests.kit.histories import KEY, a_history, log_of, stored
 
 replace = msgspec.structs.replace
 
 OTHER = JobKey("team-b", "bert.large", Uid("uid-2"))
-
-
-def a_log(*events: AnyEvent) -> list[Stored]:
-    """The lines of one history, as the log would hold them."""
-    history = History(KEY)
-    found = []
-    for event in events:
-        found.append(stored(history, event))
-        history.fold(found[-1])
-    return found
 
 
 def read(lines: list[Stored]) -> History:
@@ -56,7 +46,7 @@ def read(lines: list[Stored]) -> History:
     return history
 
 
-LOG = a_log(*a_running_job(), pods(worker(0, version=50, ready=False)), JobSucceeded(reason="TrainingJobSucceeded"))
+LOG = log_of([*a_running_job(), pods(worker(0, version=50, ready=False)), JobSucceeded(reason="TrainingJobSucceeded")])
 FACT = len(LOG) - 2
 """The place of the last fact before the last decision."""
 
@@ -101,7 +91,7 @@ def test_a_lost_event_is_noticed_at_the_next_decision():
 
 
 def test_two_events_in_each_others_place_are_noticed():
-    log = a_log(observed(a_spec()), pods(worker(0)), pods(worker(1)), JobCreated(reason="TrainingJobCreated"))
+    log = log_of([observed(a_spec()), pods(worker(0)), pods(worker(1)), JobCreated(reason="TrainingJobCreated")])
     one, two = log[1], log[2]
     swapped = [replace(two, sequence=one.sequence), replace(one, sequence=two.sequence)]
     assert not read(log).held
@@ -184,7 +174,7 @@ def test_a_long_series_of_facts_keeps_a_bounded_number_of_hashes_and_any_of_them
 ):
     monkeypatch.setattr("shared.job.fold.MOST_HASHES", 20)
     flips = [pods(worker(0, version=50 + flip, ready=bool(flip % 2))) for flip in range(100)]
-    history = read(log := a_log(*a_running_job(), *flips))
+    history = read(log := log_of([*a_running_job(), *flips]))
     kept = [line.sequence for line in log if history.hash_at(line.sequence) is not None]
     assert 10 <= len(kept) <= 20
     assert kept[-1] == history.sequence

@@ -9,7 +9,7 @@ from shared.job.events.event import At
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned
 from shared.job.events.status import JobFailed, JobRestarting, JobSuspended, JobSuspending
 from shared.job.events.watcher import DisruptionNoticed, NodeBack, NodeLost, PodsGone
-from shared.job.fold import Histories, History
+from shared.job.fold import Histories
 from shared.job.ledger import Place
 from shared.job.naming import RESTART_REQUESTED, Uid
 from shared.job.state import Job
@@ -28,7 +28,7 @@ from tests.kit.builders import (
     scaling_out,
     worker,
 )
-from tests.kit.histories import KEY, stored
+from tests.kit.histories import log_of
 
 WORKER_1 = Place("worker", 1)
 LOST_1 = pods(worker(1, version=30, phase="Failed", exits=exited(1)))
@@ -56,11 +56,7 @@ class Told:
 
 def told(*events: AnyEvent) -> Told:
     """The ledger of these events, one a second."""
-    history, log = History(KEY), list[Stored]()
-    for event in events:
-        log.append(stored(history, event))
-        history.fold(log[-1])
-    return Told(log)
+    return Told(log_of(events))
 
 
 @pytest.mark.parametrize("life", recordings("0.1.0"), ids=lambda life: life.name)

@@ -29,7 +29,6 @@ from tests.kit.stories import given
 
 NO_GPU = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
 QUOTA = 'pods "resnet-worker-0" is forbidden: exceeded quota: small, requested: pods=1, used: pods=3, limited: pods=3'
-CRASH = (Exit("main", 1, "Error", "Traceback (most recent call last):\n  line 3\nValueError: no data"),)
 
 
 def condition(kind: str, *events: AnyEvent) -> str:
@@ -62,34 +61,9 @@ def test_a_launcher_that_waits_is_explained_by_the_kubelet():
     assert condition("LauncherCreated", *job) == "resnet-launcher: ErrImagePull: not found"
 
 
-def test_a_refusal_has_the_words_of_the_api_server():
-    assert condition("WorkersCreated", *a_created_job(), refused()) == f"CreatePod was refused: {QUOTA}"
-
-
-def test_a_refusal_without_words_names_the_field():
-    job = [*a_created_job(), refused(message="", field="spec.containers[0].image")]
-    assert condition("WorkersCreated", *job) == "CreatePod was refused (spec.containers[0].image)"
-
-
-def test_a_refusal_for_good_has_the_words_of_the_api_server():
-    assert end(*a_created_job(), refused(permanent=True)) == f"CreatePod was refused for good: {QUOTA}"
-
-
-def test_a_job_that_is_not_scheduled_in_time_says_what_the_kube_scheduler_said():
-    job = [*a_created_job(scheduling_timeout_seconds=60), waiting(), TimePassed(anchor=3, timer="Scheduling")]
-    assert end(*job).endswith(f"(schedulingTimeoutSeconds); resnet-worker-0: Unschedulable: {NO_GPU}")
-
-
 def test_a_job_whose_pods_are_refused_until_its_time_is_over_says_what_the_api_server_said():
     job = [*a_created_job(scheduling_timeout_seconds=60), refused(), TimePassed(anchor=3, timer="Scheduling")]
     assert end(*job).endswith(f"QuotaExceeded: CreatePod was refused: {QUOTA}")
-
-
-def test_a_launcher_that_crashed_is_explained_by_its_last_words():
-    said = end(*a_running_job(), pods(launcher(version=90, phase="Failed", exits=CRASH)))
-    assert (
-        said == "the launcher exited with 1 (Error): Traceback (most recent call last): | line 3 | ValueError: no data"
-    )
 
 
 def test_an_evicted_launcher_is_explained_by_the_kubelet():

@@ -26,7 +26,6 @@ from tests.kit.builders import (
     a_created_job,
     a_running_job,
     a_spec,
-    launcher,
     observed,
     pods,
     scale_out,
@@ -228,11 +227,6 @@ def test_requests_for_a_job_that_is_not_there_are_no_job():
     job_metrics, waiting = JobMetrics(names=True), History(JobKey(KEY.namespace, KEY.name, Uid("none")))
     Histories(job_metrics.folded).fold(stored(waiting, scale_out(2)))
     assert values(job_metrics)["muster_jobs"] == {}
-
-
-def test_two_who_fold_the_same_log_have_the_same_figures():
-    events = [*a_running_job(), *scaling_out(2), pods(launcher(version=60)), JobSucceeded(reason="done")]
-    assert measured(*events) == measured(*events)
 
 
 def test_a_time_that_is_none_is_left_out():

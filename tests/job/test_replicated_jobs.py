@@ -196,17 +196,6 @@ class TestLosses:
         (vacancy,) = given(*a_created_replicated_job(SPEC), runs, lost).job.attempt.vacancies.values()
         assert vacancy.ran
 
-    @pytest.mark.parametrize("restarts", ["Pod", "Job"])
-    def test_beyond_the_limit_the_job_fails_for_good(self, restarts: str):
-        handling = msgspec.structs.replace(TOGETHER, restarts=restarts)
-        spec = a_replicated_spec("OnFailure", limit=0, handling=handling)
-        story = given(*a_running_replicated_job(spec), ended("worker", 1, 3))
-        story.then_nothing(scheduler)
-        (step, *_) = story.steps(status)
-        assert isinstance(step, Record)
-        assert isinstance(step.event, JobFailed)
-        assert step.event.reason == "BackoffLimitExceeded"
-
     def test_the_limit_counts_replacements_of_pods_and_a_pod_beyond_it_begins_no_attempt(self):
         handling = msgspec.structs.replace(TOGETHER, restarts="Job")
         again = SlotsAssigned(slots=one(WORKERS[1]), replaces=one(WORKERS[1]), reason="PodsReplaced")
@@ -225,12 +214,6 @@ class TestLosses:
         assert step.event.message == (
             "resnet-worker-1 exited with 3 (Error), and backoffLimit (1) allows no further replacement"
         )
-
-    def test_as_many_pods_that_failed_at_once_are_replaced_as_the_limit_allows(self):
-        for limit in (0, 1, 2, 3):
-            spec = a_replicated_spec("OnFailure", workers=3, limit=limit)
-            story = given(*a_running_replicated_job(spec), *(ended("worker", index, 3) for index in range(3)))
-            assert len(replacement.replaceable(story.job)) == limit
 
     def test_a_pod_that_is_never_replaced_fails_the_job_whatever_restarts_its_leader(self):
         handling = msgspec.structs.replace(TOGETHER, restarts="Job")
@@ -283,11 +266,6 @@ class TestWhatTheJudgeRestarts:
         assert isinstance(step.event, JobRestarting)
         given(*self.events(137)).then_nothing(scheduler)
 
-    def test_a_permanent_one_fails_the_job(self):
-        (step, *_) = given(*self.events(3)).steps(status)
-        assert isinstance(step, Record)
-        assert isinstance(step.event, JobFailed)
-
     def test_a_disruption_begins_another_attempt_whatever_the_policy_and_counts_against_no_limit(self):
         never = a_replicated_spec("Never", handling=msgspec.structs.replace(TOGETHER, restarts="Job"), limit=0)
         noticed = DisruptionNoticed(node="node-1", uids=(Uid("chief-0-0"),), reason="NodeScaledDown")
@@ -296,16 +274,6 @@ class TestWhatTheJudgeRestarts:
         assert isinstance(step, Record)
         assert isinstance(step.event, JobRestarting)
         assert (step.event.reason, step.event.counted) == ("Disrupted", False)
-
-    def test_out_of_memory_is_final_only_where_the_framework_says_so(self):
-        (step, *_) = given(*self.events(137, "OOMKilled")).steps(status)
-        assert isinstance(step, Record)
-        assert isinstance(step.event, JobRestarting)
-        handling = msgspec.structs.replace(TOGETHER, restarts="Job", out_of_memory_is_final=True)
-        final = a_replicated_spec("ExitCode", handling=handling)
-        (step, *_) = given(*self.events(137, "OOMKilled", final)).steps(status)
-        assert isinstance(step, Record)
-        assert isinstance(step.event, JobFailed)
 
     def test_the_next_attempt_has_all_pods_again(self):
         restarted = [

@@ -167,13 +167,13 @@ def sealed_jobs(first: int, end: int) -> Iterable[Stored]:
         yield from (*events, stored(history, seal_of(history)))
 
 
-def test_two_thousand_sealed_jobs_are_a_small_line_each():
+def test_five_hundred_sealed_jobs_are_a_small_line_each():
     histories = folded(sealed_jobs(0, 100))
     tracemalloc.start()
     try:
-        for event in sealed_jobs(100, 2_100):
+        for event in sealed_jobs(100, 600):
             histories.fold(event)
-        kept = tracemalloc.get_traced_memory()[0] / 2_000
+        kept = tracemalloc.get_traced_memory()[0] / 500
     finally:
         tracemalloc.stop()
     assert keeps_nothing(histories)

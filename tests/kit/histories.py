@@ -78,6 +78,16 @@ def a_history(events: Iterable[AnyEvent], key: JobKey = KEY) -> History:
     return history
 
 
+def log_of(events: Iterable[AnyEvent], *, key: JobKey = KEY, after: int = 0) -> list[Stored]:
+    """The events as the log would hold them, one a second, `after` so many others."""
+    history, kept = History(key), list[Stored]()
+    for number, event in enumerate(events, start=after + 1):
+        kept.append(stored(history, event, sequence=number))
+        history.fold(kept[-1])
+    assert not history.held, history.held
+    return kept
+
+
 def chained(log: Iterable[Stored]) -> list[Stored]:
     """The log with its chain made anew: each decision names the hash of the event that its basis names."""
     heads: dict[JobKey, dict[int, bytes]] = {}

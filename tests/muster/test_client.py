@@ -162,7 +162,7 @@ async def test_without_waiting_a_change_gives_the_job_as_it_is(site: Site, clien
 
 
 async def test_a_cluster_without_the_history_service_says_what_to_do(client: Client):
-    with pytest.raises(Refused, match=r"does not serve history\.muster\.dev"):
+    with pytest.raises(Refused, match=r"does not serve history\.muster\.dev: .*NATS_URL"):
         await client.history("default", NAME)
     with pytest.raises(Refused, match=r"does not serve history\.muster\.dev"):
         await anext(client.events("default", NAME))

@@ -1,35 +1,17 @@
 """The command line as a program: names, usage, exit codes, and what Ctrl-C says."""
 
-import asyncio
 import os
 import re
-import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from devcluster import binaries
-from muster import crds, following
-from muster.commands import COMMANDS, carry_out
+from muster.commands import COMMANDS
 from shared.release import this_release
-from tests.kit.commands import Ended, run
-from tests.muster.conftest import MakeSite
-
-Say = Callable[..., Ended]
-
-
-@pytest.fixture
-def say(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Say:
-    """The program in this process: what needs no signal, and no other program, is said in a fraction of the time."""
-
-    def said(*words: str) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["muster", *words])
-        monkeypatch.setenv("COLUMNS", "200")
-        return Ended(carry_out(plugin=False), *capsys.readouterr())
-
-    return said
+from tests.kit.commands import run
+from tests.muster.conftest import Say
 
 
 def plugin(folder: Path) -> Path:
@@ -69,9 +51,7 @@ async def test_help_loads_no_library_that_only_commands_need():
     "words",
     [
         pytest.param(["no-such-command"], id="an unknown command"),
-        pytest.param(["get", "--frob"], id="an unknown option"),
         pytest.param(["get", "--watch=maybe"], id="a value for a flag"),
-        pytest.param(["get", "-o", "xml"], id="a value that is no choice"),
         pytest.param(["get", "-n"], id="an option without its value"),
         pytest.param(["get", "resnet", "-A"], id="options that exclude each other"),
         pytest.param(["subscriber", "add"], id="a command of a group without its argument"),
@@ -138,51 +118,7 @@ async def test_the_plug_in_offers_no_completion_that_kubectl_would_not_find(tmp_
     assert "--show-completion" in usage.out
 
 
-def test_the_help_names_the_exit_codes(say: Say):
-    ended = say("--help")
-    assert "0 done, 1 refused or failed, 2 wrong usage, 3 waited too long, 130 Ctrl-C" in ended.out
-
-
-async def test_ctrl_c_ends_the_waiting_alone_and_says_so(a_site: MakeSite, tmp_path: Path):
-    async with a_site(crds.manifests()) as site:
-        await site.status("Running")
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "muster",
-            "restart",
-            "resnet",
-            env={**os.environ, "KUBECONFIG": str(site.kubeconfig), "PYTHONUNBUFFERED": "1"},
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            # A shell that starts the tests in the background has them ignore Ctrl-C.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        )
-        try:
-            assert process.stdout is not None
-            assert process.stderr is not None
-            async with asyncio.timeout(30):
-                await process.stdout.readuntil(b"trainingjob/resnet Running\n")
-                process.send_signal(signal.SIGINT)
-                complaint = await process.stderr.read()
-                code = await process.wait()
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-    assert code == 130
-    assert following.ONLY_THE_WAITING in complaint.decode()
-    assert "Traceback" not in complaint.decode()
-
-
 async def test_ctrl_c_before_anything_was_asked_says_nothing(tmp_path: Path):
     (tmp_path / "typer.py").write_text("raise KeyboardInterrupt\n")
     ended = await run(sys.executable, "-m", "muster", "suspend", "resnet", environment={"PYTHONPATH": str(tmp_path)})
     assert ended == (130, "", "")
-
-
-async def test_a_cluster_that_is_not_there_is_one_line_and_one(tmp_path: Path):
-    environment = {"KUBECONFIG": str(tmp_path / "none")}
-    ended = await run(sys.executable, "-m", "muster", "suspend", "resnet", environment=environment)
-    assert ended.code == 1
-    assert ended.complaint.count("\n") == 1

@@ -19,10 +19,10 @@ from shared.job.naming import Slot, history_filters
 from shared.telling.reading import as_json_text, found_subjects, until
 from shared.telling.targets import parse_target
 from tests.kit.builders import a_running_job, exited, pods, scaling_out, worker
-from tests.kit.histories import KEY, a_history, stored
+from tests.kit.histories import KEY, a_history, log_of, stored
 from tests.memory.eventlog import MemoryEventLog
 from tests.muster.test_get import Log
-from tests.muster.test_why import STORIES, log_of
+from tests.muster.test_why import STORIES
 
 
 @pytest.mark.parametrize(

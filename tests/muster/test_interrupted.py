@@ -1,16 +1,20 @@
-"""Ctrl-C, and a reader that reads no further, end a command without a traceback."""
+"""Ctrl-C, and a reader that reads no further: a command ends without a traceback, a program gets the interrupt."""
 
 import asyncio
 import os
 import signal
 import subprocess
 import sys
+import threading
 from asyncio.subprocess import PIPE
+from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 
 import pytest
 
 from muster import crds
+from muster.client.client import Client as AsyncClient
+from muster.client.sync import Client, _Stream
 from tests.muster.conftest import MakeSite
 
 PATIENCE_SECONDS = 60.0
@@ -81,3 +85,49 @@ def test_a_reader_that_reads_no_further_gets_no_traceback(words: tuple[str, ...]
         assert process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == b""
+
+
+class Slow(AsyncClient):
+    """A client whose stream takes a while to close."""
+
+    closed = False
+
+    async def numbers(self) -> AsyncGenerator[int, None]:
+        try:
+            yield 1
+            await asyncio.sleep(60)
+        finally:
+            for _ in range(3):
+                await asyncio.sleep(0)
+            self.closed = True
+
+
+class Waiting(Client):
+    numbers = _Stream(Slow.numbers)
+
+
+@pytest.fixture
+def _interrupts() -> Iterator[None]:
+    """As in a program; a process of the tests may ignore them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_interrupts")
+def test_an_interrupt_is_what_the_program_gets_and_the_stream_is_closed():
+    slow = Slow()
+    with Waiting(slow) as client:
+        timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            [*client.numbers()]
+        timer.join()
+        assert slow.closed
+
+
+def test_a_stream_may_outlive_its_client():
+    with Waiting(Slow()) as client:
+        numbers = client.numbers()
+        assert next(numbers) == 1
+    numbers.close()

@@ -4,7 +4,6 @@ import msgspec
 import pytest
 
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.event import EffectRefused
 from shared.job.events.scaler import ScaleAccepted, ScaleRejected, ScaleSucceeded
 from shared.job.events.scheduler import JobRestarted, SlotsReleased
 from shared.job.events.status import (
@@ -16,7 +15,7 @@ from shared.job.events.status import (
     JobSuspended,
     JobSuspending,
 )
-from shared.job.events.watcher import JobDeleting, JobGone, PodsGone, ProgressReported, TimePassed
+from shared.job.events.watcher import ProgressReported, TimePassed
 from shared.job.naming import NO_UID, JobKey, Uid
 from shared.job.spec import Elasticity, ScaleKind
 from shared.job.views import Actor, Member
@@ -37,7 +36,8 @@ from tests.kit.builders import (
     worker,
     workers,
 )
-from tests.muster.test_why import JOB, causes_of, log_of, said
+from tests.kit.histories import log_of
+from tests.muster.test_why import JOB, causes_of, said
 from tests.scheduler.test_queueing import a_queued_job, admitted
 from tests.status.test_launcher_wait import a_job_whose_launcher_waits
 
@@ -86,12 +86,6 @@ def sentence(*events: AnyEvent, word: str = "") -> str:
             id="a launcher that waits for a node",
         ),
         pytest.param(
-            [*a_created_job(), EffectRefused(effect="CreatePod", reason="QuotaExceeded", message="quota is used up")],
-            "Created, 0 of 2 workers in the hosts files: QuotaExceeded: CreatePod was refused: quota is used up; "
-            "CreatePod is tried again at 00:00:05 UTC",
-            id="a refusal",
-        ),
-        pytest.param(
             [*a_running_job(), CRASHED, AGAIN, SlotsReleased(slots=(workers(0, 1),)), JobRestarted(attempt=1)],
             "Restarting, 0 of 2 workers in the hosts files, attempt 2, 1 of at most 6 restarts: "
             "the launcher exited with 1 (Error); restart 1 of 6",
@@ -101,12 +95,6 @@ def sentence(*events: AnyEvent, word: str = "") -> str:
             [*a_running_job(), CRASHED, AGAIN],
             "Restarting: the launcher exited with 1 (Error); restart 1 of 6; attempt 2 begins at 00:00:22 UTC",
             id="a back-off",
-        ),
-        pytest.param(
-            [*a_running_job(), CRASHED, AGAIN, TimePassed(anchor=12, timer="Restart")],
-            "Restarting: the launcher exited with 1 (Error); restart 1 of 6; "
-            "attempt 2 begins once its last pods are gone (resnet-launcher, resnet-worker-0, resnet-worker-1)",
-            id="an attempt that waits for the pods of the last",
         ),
         pytest.param(
             [*a_running_job(stall_timeout_seconds=30), ProgressReported(pod=Uid("a"), attempt=0, step=1, waited=8)],
@@ -120,11 +108,6 @@ def sentence(*events: AnyEvent, word: str = "") -> str:
             id="a failed job with a time to live",
         ),
         pytest.param(
-            [*a_running_job(), pods(launcher(version=90, phase="Succeeded", exits=exited(0))), SUCCEEDED],
-            "Succeeded: resnet-launcher ended: exit code 0; it stays until it is deleted",
-            id="a job that succeeded",
-        ),
-        pytest.param(
             [
                 *a_running_job(clean="None"),
                 pods(launcher(version=90, phase="Failed", exits=exited(3))),
@@ -132,12 +115,6 @@ def sentence(*events: AnyEvent, word: str = "") -> str:
             ],
             "Failed: exited with 3; it stays until it is deleted, and 2 pods run on (cleanPodPolicy: None)",
             id="a job that is over, whose workers run on",
-        ),
-        pytest.param(
-            [*a_created_job(), WITHOUT_IMAGE],
-            "Created, 0 of 2 workers in the hosts files: resnet-worker-0: ErrImagePull: not found; "
-            "it starts by itself once that is over, and no limit of time ends the wait",
-            id="a job that waits without a limit",
         ),
         pytest.param(
             [*a_created_job(), NEVER_READY, TimePassed(anchor=3, timer="Waiting")],
@@ -167,17 +144,6 @@ def sentence(*events: AnyEvent, word: str = "") -> str:
             [*a_running_job(), JobSuspending(reason="X", message="waits for quota in queue team-a")],
             "Suspending: waits for quota in queue team-a; it is Suspended once its last pod is gone",
             id="a job that loses its quota",
-        ),
-        pytest.param(
-            [*a_running_job(), JobDeleting(version=90, finalizers=("example.com/hold",))],
-            "being deleted; it is Running, 2 of 2 workers in the hosts files: "
-            "it was deleted, and its finalizers keep it (example.com/hold); it is gone once they are removed",
-            id="a job that is being deleted",
-        ),
-        pytest.param(
-            [*a_running_job(), JobGone(version=90), PodsGone(uids=(Uid("pod-0"),))],
-            "gone; it was Running: it was deleted, by whom is not in this log",
-            id="a job that is gone",
         ),
     ],
 )

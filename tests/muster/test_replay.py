@@ -8,23 +8,14 @@ import pytest
 import typer
 
 from muster.replay import from_file, saved
-from shared.eventlog import Stored
 from shared.telling.reading import event_of, line_of
 from tests.kit.builders import a_running_job
-from tests.kit.histories import a_history, stored
-
-
-def events() -> list[Stored]:
-    history, kept = a_history([]), []
-    for event in a_running_job():
-        kept.append(stored(history, event))
-        history.fold(kept[-1])
-    return kept
+from tests.kit.histories import log_of
 
 
 def lines() -> list[str]:
     """A history as `muster history --json` writes it."""
-    return [line_of(record) for record in events()]
+    return [line_of(record) for record in log_of(a_running_job())]
 
 
 def test_a_saved_event_has_its_body_as_json():
@@ -46,7 +37,7 @@ def test_a_saved_event_has_its_body_as_json():
     ],
 )
 def test_a_body_comes_back_byte_for_byte(body: bytes):
-    record = msgspec.structs.replace(events()[0], body=body)
+    record = msgspec.structs.replace(log_of(a_running_job())[0], body=body)
     line = line_of(record)
     assert "\n" not in line
     assert event_of(line.encode()) == record

@@ -73,11 +73,6 @@ async def test_a_request_that_fails_ends_with_one_and_its_reason(site: Site, sai
     assert said.err == f"muster: scalein/{request.metadata.name} is ScaleFailed (BelowMinimum: too few)\n"
 
 
-async def test_a_request_that_is_not_taken_up_ends_with_three(site: Site, said: Said):
-    await refused(to(site.cluster, JOB, "default", 3, wait=True, timeout=1), said, code=3)
-    assert len(await requests(site)) == 1
-
-
 async def test_a_job_of_that_size_needs_no_request(site: Site, said: Said):
     await to(site.cluster, JOB, "default", 2, wait=True, timeout=10)
     assert "has 2 workers already" in said.out
@@ -116,12 +111,6 @@ async def test_a_growing_mpi_job_is_waited_for_until_its_launcher_has_the_hosts_
     assert done(2, "Running") is None
     assert done(3, "Scaling", "Running") is None
     assert done(3, "Running")
-
-
-async def test_an_unknown_job_is_refused_at_once(site: Site, said: Said):
-    await refused(to(site.cluster, parse_target("trainingjob/vgg"), "default", 3, wait=True, timeout=10), said)
-    assert said.err == "muster: no TrainingJob default/vgg; -n names another namespace\n"
-    assert await requests(site) == []
 
 
 async def test_a_kind_of_a_fixed_size_is_refused_at_once(site: Site, said: Said):

@@ -19,12 +19,11 @@ from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import ScaleFailed
 from shared.job.events.status import JobFailed
 from shared.job.events.watcher import JobGone, NodeBack, NodeLost, PodsGone
-from shared.job.fold import History
 from shared.job.naming import NO_UID, JobKey, Uid, key_of
 from shared.telling.targets import parse_target
 from tests.histories.recorded import Recording, recordings
 from tests.kit.builders import R1, a_running_job, a_spec, observed, pods, scaling_out, worker, workers
-from tests.kit.histories import KEY, stored
+from tests.kit.histories import KEY, log_of
 
 AWAY = 37
 OUTAGE = NodeLost(node="gpu-7", uids=(Uid("pod-1"),), reason="NodeUnreachable")
@@ -55,11 +54,7 @@ def drawing_of(log: Sequence[Stored]) -> Drawing:
 
 def drawing(*events: AnyEvent) -> Drawing:
     """The job of these events, one a second."""
-    history, log = History(KEY), list[Stored]()
-    for event in events:
-        log.append(stored(history, event))
-        history.fold(log[-1])
-    return drawing_of(log)
+    return drawing_of(log_of(events))
 
 
 def by_name(spans: Sequence[ReadableSpan]) -> dict[str, ReadableSpan]:

@@ -203,7 +203,7 @@ async def _seconds_for_each(jobs: int) -> float:
 
 
 async def test_ten_times_as_many_jobs_take_ten_times_as_long():
-    assert await _seconds_for_each(600) < 3 * await _seconds_for_each(60)
+    assert await _seconds_for_each(300) < 3 * await _seconds_for_each(30)
 
 
 async def checkpoint(site: Site, history: History, head: Head) -> None:

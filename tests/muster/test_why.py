@@ -4,7 +4,6 @@ What whole answers look like is in `tests/golden/why`.
 """
 
 import json
-from collections.abc import Iterable
 
 import msgspec
 import pytest
@@ -53,7 +52,7 @@ from shared.job.events.watcher import (
     TimePassed,
 )
 from shared.job.fold import History
-from shared.job.naming import RESTART, JobKey, Uid
+from shared.job.naming import RESTART, Uid
 from shared.job.spec import LAUNCHER, WORKER, Problem
 from shared.job.views import Exit, PodView, Slots
 from shared.telling.causes.chains import of_job
@@ -80,23 +79,13 @@ from tests.kit.builders import (
     worker,
     workers,
 )
-from tests.kit.histories import KEY, stored
+from tests.kit.histories import KEY, log_of
 from tests.kit.world import NAMESPACE, World, a_scale_in, a_scale_out, a_training_job
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 
 replace = msgspec.structs.replace
 ASKED = parse_target(f"trainingjob/{KEY.name}")
 (JOB,) = ASKED.targets
-
-
-def log_of(events: Iterable[AnyEvent], *, key: JobKey = KEY, after: int = 0) -> list[Stored]:
-    """Events as the log would hold them."""
-    history, kept = History(key), []
-    for number, event in enumerate(events, start=after + 1):
-        kept.append(stored(history, event, sequence=number))
-        history.fold(kept[-1])
-    assert not history.held, history.held
-    return kept
 
 
 def causes_of(*events: AnyEvent) -> Causes:

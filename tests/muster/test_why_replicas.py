@@ -13,7 +13,6 @@ from shared.job.events.scaler import HostsPublished
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned
 from shared.job.events.status import JobCreated, JobFailed, JobRestarting, JobRunning, JobSucceeded
 from shared.job.events.watcher import DisruptionNoticed, JobObserved, PodsGone, PodsObserved, TimePassed
-from shared.job.fold import History
 from shared.job.naming import Slot, Uid
 from shared.job.spec import WORKER, RoleSpec
 from shared.job.views import Exit, Slots, spans
@@ -22,7 +21,7 @@ from shared.telling.causes.walk import Causes
 from shared.telling.targets import parse_target
 from shared.telling.why import caused, chain_lines, explained
 from tests.golden.compare import assert_golden
-from tests.kit.histories import KEY, stored
+from tests.kit.histories import KEY, log_of
 from tests.kit.replicas import (
     CHIEF,
     TOGETHER,
@@ -35,7 +34,6 @@ from tests.kit.replicas import (
     replica,
 )
 from tests.muster.test_summary import a_crash_loop
-from tests.muster.test_why import log_of
 
 replace = msgspec.structs.replace
 (JOB,) = parse_target("tfjob/resnet", BUILT_IN).targets
@@ -150,12 +148,7 @@ def of_tensorflow(event: AnyEvent) -> AnyEvent:
 
 
 def causes_of(events: list[AnyEvent]) -> Causes:
-    history, kept = History(KEY), []
-    for number, event in enumerate(map(of_tensorflow, events), start=1):
-        kept.append(stored(history, event, sequence=number))
-        history.fold(kept[-1])
-    assert not history.held, history.held
-    return caused(KEY, kept)
+    return caused(KEY, log_of(map(of_tensorflow, events)))
 
 
 def said(events: list[AnyEvent], word: str = "") -> str:
@@ -234,13 +227,6 @@ def test_the_first_line_of_a_crash_loop_says_what_kubectl_says(kind: str):
     (first, *_), _ = explained(caused(KEY, log_of(a_crash_loop(kind))), "", JOB)
     assert "Restarting, 2 of 3 pods running, 1 pod replaced: resnet-worker-0 exited with 1 (Error); " in first
     assert first.endswith("; resnet-worker-0 is made again at 00:00:21 UTC")
-
-
-def test_a_job_whose_pods_are_made_again_tells_of_their_failures_and_of_the_back_off():
-    answer = said(STORIES["replicas_that_crash"][0])
-    _, _, failed = answer.partition("which pods were lost, and when they are replaced:\n")
-    assert failed.count("ended: exit code") == 4
-    assert "resnet-worker-1 ended: exit code 3; it is replaced after a back-off of 20 s, at " in failed
 
 
 def test_a_job_whose_pods_run_again_tells_of_no_failure():

@@ -24,7 +24,7 @@ _OWN = {
     "retries": ("tests/job/test_exit_codes.py", "tests/job/test_backoff.py", "tests/status/test_attempts.py"),
     "stalls": ("tests/service/test_stalls.py",),
     "verdict": (
-        *(f"tests/job/test_{name}.py" for name in ("verdict", "success", "failure", "limits")),
+        *(f"tests/job/test_{name}.py" for name in ("verdict", "outcome")),
         "tests/scheduler/test_cleanup.py",
     ),
 }

@@ -1,4 +1,4 @@
-"""What the copies for subscribers hold, and when they are made; `test_page.py` has programs that read them."""
+"""What the copies for subscribers hold, when they are made, and what `muster doctor` tells of them."""
 
 import asyncio
 import os
@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 from nats.aio.msg import Msg
 
-from shared.eventlog import api
-from shared.eventlog.account import STREAM, Copy
+from muster.doctor import log as of_log
+from shared.eventlog import api, inspection
+from shared.eventlog.account import ADMIN, READER, STREAM, Copy
 from shared.eventlog.connection import Connection
 from shared.eventlog.setup import set_up
-from tests.kit.nats import READY
+from tests.kit.nats import READY, connected
 from tests.kit.subscribers import ALL, COPY_BYTES, TEAM_A, Log, a_log_for_subscribers, stranger, write
 
 pytestmark = pytest.mark.nats
@@ -114,3 +115,17 @@ async def test_a_purge_of_the_log_leaves_the_copy_and_its_consumers(server: Log,
     assert (await set_up(server.url, password=admin, subscribers={copy: COPY_BYTES})).created == ()
     async with stranger(server, copy.user) as client:
         assert (await client.jetstream().consumer_info(STREAM, "kept")).name == "kept"
+
+
+async def test_a_copy_that_is_fed_and_one_that_is_gone(tmp_path: Path):
+    async with a_log_for_subscribers(tmp_path) as server:
+        await write(server, 3, "team-a")
+        async with connected(server, ADMIN) as log:
+            async with asyncio.timeout(READY):
+                while [each.status for each in of_log.subscribers(await inspection.copies(log) or {})] != ["ok"]:
+                    await asyncio.sleep(0.2)
+            await api.call(log.connection, f"STREAM.DELETE.{STREAM}", None, dict, prefix=TEAM_A.api)
+            [finding] = of_log.subscribers(await inspection.copies(log) or {})
+            assert (finding.status, TEAM_A.user in finding.message) == ("fail", True)
+        async with connected(server, READER) as log:
+            assert await inspection.copies(log) is None

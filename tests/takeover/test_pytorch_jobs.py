@@ -1,6 +1,6 @@
 """An elastic PyTorchJob that training-operator began, with the four services on a cluster in memory."""
 
-from shared.cluster.kinds import PODS, SERVICES
+from shared.cluster.kinds import SERVICES
 from shared.frameworks.pytorchjob import PYTORCHJOB
 from tests.frameworks.documents import variables
 from tests.kit.world import NAMESPACE, World
@@ -48,17 +48,3 @@ async def test_it_goes_on_gets_its_third_worker_back_and_is_scaled_both_ways():
         assert world.count("JobRestarting") == 0
         world.exit_codes |= {"bert-worker-0": 0, "bert-worker-1": 0}
         await world.until(lambda: shown(world)[0] == "Succeeded")
-
-
-async def test_a_container_that_its_kubelet_starts_again_is_no_end_of_its_pod():
-    """training-operator leaves OnFailure to the kubelet, in the pods themselves."""
-    world = a_world()
-    before = uids(world)
-    failed = {"name": "pytorch", "state": {"terminated": {"exitCode": 1, "reason": "Error"}}}
-    world.odd.add("bert-worker-1")
-    async with world:
-        await world.until(lambda: sorted(uids(world)) == BERT and shown(world) == ("Running", 3))
-        status = {"phase": "Running", "containerStatuses": [failed]}
-        world.store.patch(PODS, NAMESPACE, "bert-worker-1", {"status": status}, subresource="status")
-        await world.quiet()
-        assert before.items() <= uids(world).items()

@@ -1,4 +1,4 @@
-"""When an attempt failed, and what is said of it: the corners of `shared/job/policies/verdict.py`."""
+"""Whether an attempt failed or succeeded, and what is said of it: the corners of `shared/job/policies/verdict.py`."""
 
 import pytest
 from msgspec.structs import replace
@@ -6,12 +6,13 @@ from msgspec.structs import replace
 from shared.job.attempt import Verdict
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import EffectRefused
-from shared.job.events.scheduler import SlotsAssigned
-from shared.job.events.watcher import DisruptionNoticed, JobAdopted, PodsGone, PodsObserved
+from shared.job.events.scheduler import SlotsAssigned, SlotsReleased
+from shared.job.events.status import JobRestarting
+from shared.job.events.watcher import DisruptionNoticed, JobAdopted, JobObserved, PodsGone, PodsObserved, TimePassed
 from shared.job.naming import Uid
 from shared.job.policies.verdict import verdict
 from shared.job.spec import WORKER, Handling, JobSpec, RestartPolicy
-from shared.job.views import Exit, Slots
+from shared.job.views import Exit, Slots, spans
 from tests.kit.builders import a_created_job, a_running_job, a_spec, exited, launcher, pods, worker, workers
 from tests.kit.builders import observed as edited
 from tests.kit.replicas import (
@@ -22,6 +23,7 @@ from tests.kit.replicas import (
     a_running_replicated_job,
     ended,
     led_by_workers,
+    observed,
     replica,
 )
 from tests.kit.stories import given, judged
@@ -194,3 +196,89 @@ class TestBeforeTheStartWithoutALauncher:
     def test_the_end_of_another_pod_is_not_told_for_that_of_a_worker(self):
         found = end(*self.story(), ended("worker", 1, 3), ended("chief", 0, 4))
         assert found.message == "resnet-worker-1 ended with 3 before the job ran"
+
+
+def succeeded(*events: AnyEvent) -> bool:
+    end = verdict(given(*events).job)
+    return end is not None and end.success
+
+
+class TestWhereAllOfTheLeaderRoleHaveToSucceed:
+    def test_one_that_failed_and_comes_again_is_waited_for(self):
+        story = [*a_running_replicated_job(led_by_workers("All", policy="OnFailure")), ended("worker", 1, 3)]
+        assert not succeeded(*story, ended("worker", 0, 0))
+
+    def test_pods_of_other_roles_are_not_waited_for(self):
+        spec = a_replicated_spec(handling=replace(TOGETHER, succeeds="All"))
+        assert succeeded(*a_running_replicated_job(spec), ended("chief", 0, 0))
+
+    def test_none_is_not_all(self):
+        """The one that failed was replaced, and a scale-in released the others."""
+        spec = led_by_workers("All", policy="OnFailure")
+        again = SlotsAssigned(slots=(workers(2),), replaces=(workers(0),), reason="WorkersReplaced")
+        released = SlotsReleased(slots=(workers(1, 2),))
+        new_names = replace(spec, handling=replace(spec.handling, in_place=False))
+        assert not succeeded(*a_running_replicated_job(new_names), ended("worker", 0, 3), again, released)
+
+
+class TestAfterAnEditThatNamesAnotherLeaderRole:
+    """The pods of that role come with the next attempt: this one ends with its last pod."""
+
+    def renamed(self) -> JobObserved:
+        edited = a_replicated_spec("OnFailure", handling=replace(TOGETHER, leader="master"))
+        return replace(observed(edited), generation=2, version=2)
+
+    def test_one_that_failed_and_comes_again_is_waited_for(self):
+        story = [*a_running_replicated_job(a_replicated_spec("OnFailure")), self.renamed()]
+        assert not succeeded(*story, ended("chief", 0, 0), ended("worker", 0, 0), ended("worker", 1, 3))
+
+    def test_an_attempt_without_pods_does_not_succeed(self):
+        story = [*a_running_replicated_job(a_replicated_spec("OnFailure")), self.renamed()]
+        every = SlotsReleased(slots=spans([*WORKERS, *given(*story).job.attempt.slots]))
+        assert not succeeded(*story, every)
+
+
+TOO_LATE = TimePassed(anchor=3, timer="Scheduling")
+"""schedulingTimeoutSeconds after the first slots, which are the third event of a created job."""
+
+
+def test_the_active_deadline_ends_a_job_between_two_attempts_too():
+    running = a_running_job(active_deadline_seconds=60, restart="OnFailure")
+    late = TimePassed(anchor=2, timer="ActiveDeadline")
+    end = judged(*running, JobRestarting(reason="TrainingJobFailed"), late)
+    assert end is not None
+    assert end.reason == "DeadlineExceeded"
+
+
+class TestSchedulingTimeout:
+    def stuck(self, message: str = "") -> list[AnyEvent]:
+        pending = worker(1, phase="Pending", reason="Unschedulable", message=message)
+        return [*a_created_job(scheduling_timeout_seconds=30), pods(worker(0), pending)]
+
+    def test_before_the_first_slots_no_time_runs(self):
+        created = a_created_job(scheduling_timeout_seconds=30)[:2]
+        assert judged(*created, TOO_LATE) is None
+
+    def test_a_job_that_runs_is_not_too_late(self):
+        assert judged(*a_running_job(scheduling_timeout_seconds=30), TOO_LATE) is None
+
+    def test_an_edit_that_removes_it_is_heard_until_the_end(self):
+        assert judged(*self.stuck(), TOO_LATE) is not None
+        assert judged(*self.stuck(), TOO_LATE, edited(a_spec(), generation=2)) is None
+
+    def test_what_a_pod_waits_for_is_told_rather_than_a_refusal(self):
+        end = judged(*self.stuck(), EffectRefused(effect="CreatePod", reason="Forbidden"), TOO_LATE)
+        assert end is not None
+        assert end.message.endswith("; resnet-worker-1: Unschedulable")
+
+    def test_its_message_fits_into_a_condition(self):
+        end = judged(*self.stuck("x" * 2000), TOO_LATE)
+        assert end is not None
+        assert len(end.message.encode()) == 1024
+
+
+def test_too_few_workers_are_counted_by_those_that_run():
+    lost = [*a_running_job(workers=3, least=2, of_workers="Always"), PodsGone(uids=(Uid("pod-1"), Uid("pod-2")))]
+    replaced = SlotsAssigned(slots=(workers(3, 4),), replaces=(workers(1, 2),), reason="WorkersReplaced")
+    waiting = [replaced, pods(worker(3, phase="Pending")), TimePassed(anchor=len(lost), timer="BelowMinimum")]
+    assert judged(*lost, *waiting) == Verdict(False, "BelowMinimum", "1 worker runs, 2 are needed")
