@@ -12,6 +12,7 @@ from services.scaler.shell import build as scaler
 from services.scheduler.shell import build as scheduler
 from services.status.shell import build as status
 from services.watcher.shell import build as watcher
+from shared.cluster.scope import EVERY_NAMESPACE, SELECTOR
 from shared.eventlog.account import ADMIN, READER
 from shared.eventlog.server import CopiesServer, NatsServer
 from shared.eventlog.setup import set_up
@@ -68,8 +69,10 @@ async def _users(settings: Settings, embedded: Path | None) -> AsyncIterator[dic
         await set_up(server.url, user=ADMIN, password=server.users[ADMIN])
         log.info("log is up", url=server.url, data=str(embedded))
         # Commands in another terminal need these; the log lines go to standard error.
-        for name, value in (("URL", server.url), ("USER", READER), ("PASSWORD", server.users[READER])):
-            typer.echo(f"export NATS_{name}={value}")
+        served = () if settings.namespace else settings.namespace_selector
+        exports = {"NATS_URL": server.url, "NATS_USER": READER, "NATS_PASSWORD": server.users[READER]}
+        for name, value in (exports | {SELECTOR: ",".join(served) or EVERY_NAMESPACE}).items():
+            typer.echo(f"export {name}={value}")
         yield {
             author: settings.model_copy(
                 update={"nats_url": server.url, "nats_user": author, "nats_password": server.users[author]}

@@ -26,7 +26,7 @@ from shared.cluster import Resource
 from shared.cluster.kinds import DEFINITIONS as CRDS
 from shared.cluster.kube import KubeCluster
 from shared.cluster.objects import Custom
-from shared.cluster.scope import SELECTOR
+from shared.cluster.scope import EVERY_NAMESPACE, SELECTOR
 from shared.errors import Refused, Trouble
 from shared.eventlog.account import ADMIN, READER
 from shared.eventlog.server import CopiesServer, NatsServer
@@ -41,8 +41,6 @@ LOOK_SECONDS = 0.5
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 30.0
 """The bounds of the pause after a restart: a program that fails at each start must not use up a core."""
-EVERY_NAMESPACE = "kubernetes.io/metadata.name"
-"""A label that each has, for commands, which without a selector go by the chart's; services without one take all."""
 SERVICES = permissions.SERVICE_ACCOUNTS
 _PACKED = Path(__file__).parent / "digits"
 DIGITS = _PACKED if _PACKED.exists() else Path(__file__).parents[1] / "examples" / "digits"

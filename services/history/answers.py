@@ -426,7 +426,7 @@ def _by_name(row: Row) -> tuple[str, str]:
 
 def _newest_last(row: Row) -> tuple[int, bool, int]:
     """What the log has of a history comes after the archive's copy of the same."""
-    return row.sequence, not row.archived, row.archived
+    return row.first, not row.archived, row.archived
 
 
 def _chosen(merged: Iterator[Row], selected: Callable[[Row], bool], limit: int) -> tuple[list[Row], Row | None, bool]:

@@ -101,8 +101,8 @@ class Archived:
         if (place := self._places.get(of)) is None:
             place = self._places[of] = len(self._of)
             self._of.append(of)
-        words = (row.namespace, row.name, row.uid, place, row.time, row.sequence, part.sequence, as_text(row.labels))
-        return "\0".join(map(str, words)).encode()
+        words = row.namespace, row.name, row.uid, place, row.time, part.seal.first, row.sequence, part.sequence
+        return "\0".join(map(str, (*words, as_text(row.labels)))).encode()
 
     def lines(self, namespace: str, after: JobKey) -> Sequence[bytes]:
         """Those of a namespace, or of all, from the first life of a name on."""
@@ -115,13 +115,13 @@ class Archived:
     def rows(self, lines: Sequence[bytes]) -> Iterator[Row]:
         """Their rows, without documents."""
         for line in lines:
-            namespace, name, uid, place, time, sequence, at, own = line.decode().split("\0")
+            namespace, name, uid, place, time, first, sequence, at, own = line.decode().split("\0")
             of = self._of[int(place)]
             yield Row(
                 key=JobKey(namespace, name, Uid(uid)),
                 place=(namespace, f"{of.called}.{name}"),
                 of=(of.group, of.kind),
-                first=0,
+                first=int(first),
                 sequence=int(sequence),
                 time=time,
                 phase=of.phase,

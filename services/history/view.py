@@ -166,7 +166,7 @@ class View:
         found = [row for row in lives if uid in ("", row.key.uid)]
         there = [row for row in found if not row.gone] or found
         target = chosen(asked, {of[row.of]: None for row in there}, namespace)
-        return max((row for row in found if of[row.of] is target), key=lambda row: row.sequence, default=None)
+        return max((row for row in found if of[row.of] is target), key=lambda row: row.first, default=None)
 
     async def _follow(self) -> None:
         tries = 0
@@ -246,7 +246,10 @@ class View:
                 self._keys = None
             elif before.place != row.place and self._newest.get(before.place) is before:
                 del self._newest[before.place]
-            self._rows[folded.key] = self._newest[row.place] = row
+            self._rows[folded.key] = row
+            # A job is sealed long after it is gone, when another may have its name.
+            if (newest := self._newest.get(row.place)) is None or newest.first <= row.first:
+                self._newest[row.place] = row
             if folded.sealed:
                 self._seal(folded)
         self.position, self.complete = self._read, True

@@ -73,6 +73,8 @@ SYSTEM = "kube-"
 """How the names of system namespaces begin; no job lives there."""
 
 SELECTOR = "MUSTER_NAMESPACE_SELECTOR"
+EVERY_NAMESPACE = "kubernetes.io/metadata.name"
+"""A label that each has, for commands, which without a selector go by the chart's; services without one take all."""
 OPTED_IN = ("muster.dev/jobs=enabled", "pod-security.kubernetes.io/enforce")
 """The selector of the chart: a namespace asks for Muster, and says what its pods may do on a node."""
 

@@ -167,7 +167,7 @@ async def of_archive(
             raise
         # The services read no archive; what the log has of the job they may tell.
         return ()
-    if newest is None or (found is not None and newest.seal.last < found.sequence and _other(newest, found)):
+    if newest is None or (found is not None and newest.seal.first < found.first and _other(newest, found)):
         return ()
     if newest.forgotten:
         if found is not None:

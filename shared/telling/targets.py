@@ -15,6 +15,7 @@ from shared.frameworks.scale_requests import REQUESTS
 from shared.installation import plugins
 from shared.job.fold import History
 from shared.job.naming import NO_UID, JobKey, Uid, history_filters, namespace_filters
+from shared.job.scaling import Request
 from shared.job.state import Job
 from shared.telling.shown import called, words_of
 
@@ -179,15 +180,23 @@ def find(
             "`muster get -A` lists what it knows, -n names another namespace; a new job may wait for its turn to begin",
             reason="NotFound",
         )
-    return target, max((history for meant, history in found if meant == target), key=lambda history: history.sequence)
+    lives = (history for meant, history in found if meant == target)
+    return target, max(lives, key=lambda life: _began(life, target))
+
+
+def _began(history: History, target: Target) -> int:
+    """When the life, or the request, began.  Its last event tells nothing: a job is sealed long after it is gone."""
+    return max((request.order for request in _requests(history.job, target)), default=history.first)
+
+
+def _requests(job: Job, target: Target) -> list[Request]:
+    named = (request for request in job.scaling.requests.values() if request.name == target.name)
+    return [request for request in named if request.kind == target.resource.kind]
 
 
 def _means(job: Job, target: Target) -> bool:
     if target.is_request:
-        return any(
-            request.name == target.name and request.kind == target.resource.kind
-            for request in job.scaling.requests.values()
-        )
+        return bool(_requests(job, target))
     if job.key.name != target.name:
         return False
     if not job.resource.kind:

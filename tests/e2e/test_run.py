@@ -45,7 +45,9 @@ async def test_one_command_runs_the_whole_operator(host: MakeHost, tmp_path: Pat
             )
             try:
                 assert running.stdout is not None
-                exports = [(await running.stdout.readline()).decode().split()[1] for _ in range(3)]
+                exports = [(await running.stdout.readline()).decode().split()[1] for _ in range(4)]
+                # Commands would go by the labels that the chart asks of a namespace.
+                assert exports[-1] == "MUSTER_NAMESPACE_SELECTOR=kubernetes.io/metadata.name"
                 await kube.create(TRAININGJOBS, "default", a_job("one", "sleep 0.3"))
                 await _until_succeeded(kube)
                 told = await _muster("history", "trainingjob/one", environment=environment, exports=exports)

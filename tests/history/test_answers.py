@@ -20,7 +20,7 @@ from shared.errors import Refused, Transient
 from shared.eventlog import EventLog
 from shared.history_api import Question, with_query
 from shared.job.events.status import JobFailed
-from shared.job.events.watcher import JobGone
+from shared.job.events.watcher import JobGone, JobRelabelled
 from shared.telling.report import Report, report_lines
 from shared.telling.targets import known_kinds, parse_target
 from tests.kit.builders import a_running_job, a_spec, labelled, observed, scaling_out
@@ -91,7 +91,10 @@ async def test_a_list_has_the_jobs_of_its_namespace_and_those_that_are_gone(log:
 
 
 async def test_of_several_jobs_of_a_name_a_list_has_the_newest_and_a_uid_finds_the_others(log: Log):
+    log.add(JobGone(version=90))
     log.add(*a_running_job(4), uid="uid-9")
+    # What is recorded of the former one later, such as its seal, makes it no newer.
+    log.add(JobRelabelled(version=91))
     listed = json.loads(await told(log, Question("team-a")))
     assert [item["metadata"]["uid"] for item in listed["items"]] == ["uid-2", "uid-9"]
     every = json.loads(await told(log, Question("team-a", every=True)))

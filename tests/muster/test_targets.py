@@ -9,7 +9,7 @@ from shared.frameworks.kinds import Kinds
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.schemas import Definition
 from shared.frameworks.training_job import TRAININGJOB, TRAININGJOBS
-from shared.job.events.watcher import JobGone, JobObserved
+from shared.job.events.watcher import JobGone, JobObserved, JobRelabelled
 from shared.job.fold import Histories, History
 from shared.job.naming import JobKey, Uid
 from shared.telling.targets import chosen, find, parse_target
@@ -99,7 +99,7 @@ class Log:
         seen = JobObserved(kind=resource.kind, api_version=resource.api_version, generation=1, version=1, spec=a_spec())
         return self.hears(uid, seen, name)
 
-    def hears(self, uid: str, event: JobObserved | JobGone, name: str = KEY.name) -> "Log":
+    def hears(self, uid: str, event: JobObserved | JobGone | JobRelabelled, name: str = KEY.name) -> "Log":
         key = JobKey(KEY.namespace, name, Uid(uid))
         history = next((known for known in self.histories if known.job.key == key), None)
         self._sequence += 1
@@ -138,6 +138,8 @@ def test_of_several_kinds_the_one_that_is_still_there_is_meant():
 
 def test_a_later_life_of_the_name_is_meant():
     log = Log().has(CHOIRS, "1").hears("1", JobGone(version=9)).has(CHOIRS, "2")
+    # What is recorded of the former one later, such as its seal, makes it no newer.
+    log.hears("1", JobRelabelled(version=10))
     assert found(log, "resnet") == ("choir/resnet", "2")
     target, history = find(log.histories, parse_target("resnet", KINDS), KEY.namespace, uid="1")
     assert (target.label, history.job.key.uid) == ("choir/resnet", "1")
