@@ -11,7 +11,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import yaml
 
 from devcluster.binaries import MissingProgram, find
 from tests.deploy.rendering import CHART, documents, render
@@ -53,8 +52,8 @@ def otherwise(name: str) -> str:
 def _parts(text: str) -> dict[tuple[str, str], str]:
     """The text of each document, by its kind and name."""
     parts = [part for part in re.split("^---\n", text, flags=re.MULTILINE) if part.strip()]
-    found = [(yaml.safe_load(part), part) for part in parts]
-    return {(document["kind"], document["metadata"]["name"]): part for document, part in found if document}
+    found = [(document, part) for part in parts for document in documents(part)]
+    return {(document["kind"], document["metadata"]["name"]): part for document, part in found}
 
 
 def linted(*options: str) -> subprocess.CompletedProcess[str]:

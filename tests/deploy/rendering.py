@@ -42,7 +42,8 @@ def render(*options: str, release: str = NAME, namespace: str = NAME) -> str:
 
 
 def documents(text: str) -> list[Document]:
-    return [document for document in yaml.safe_load_all(text) if document]
+    # The loader in C reads the same, ten times as fast.
+    return [document for document in yaml.load_all(text, yaml.CSafeLoader) if document]
 
 
 def base() -> dict[str, str]:

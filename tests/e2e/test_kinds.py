@@ -4,25 +4,21 @@ What the services decide about them `tests/service` tells; here containers find 
 What the real API server makes of their definitions `tests/crds` compares.
 """
 
-import copy
 import json
 from typing import Any
 
 import pytest
-import yaml
 
 from shared.cluster import Resource
 from shared.frameworks.fioravanzo import FIORAVANZO_MXJOB
 from shared.frameworks.jaxjob import JAXJOB
 from shared.frameworks.mlkube import MLKUBE_MXJOB
 from shared.frameworks.mpba import MPBA_MXJOB
-from shared.frameworks.mxnet import runtime_id
 from shared.frameworks.paddlejob import PADDLEJOB
 from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.frameworks.tfjob import TFJOB
 from shared.frameworks.trainjob import TRAINJOB
 from shared.frameworks.xgboostjob import XGBOOSTJOB
-from tests.frameworks.documents import custom
 from tests.kit.hosts import EMBEDDED
 from tests.kit.operator import SHELL, Operator, an_example, of_kubeflow
 from tests.kit.published import PUBLISHED
@@ -31,43 +27,6 @@ from tests.kit.trainer import replicated_job, runtime, train_job
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
 CLUSTERS = EMBEDDED
-
-OF_MX_OPERATOR = yaml.safe_load("""
-apiVersion: fioravanzo.org/v1alpha1
-kind: MXJob
-metadata: {name: mx-test-dist}
-spec:
-  replicaSpecs:
-  - &entry
-    replicas: 1
-    mxReplicaType: SCHEDULER
-    template:
-      spec:
-        containers:
-        - {image: "stefanofioravanzo/mxnet-linear-dist:cpu", name: mxnet, imagePullPolicy: Always}
-        restartPolicy: OnFailure
-  - {<<: *entry, mxReplicaType: SERVER}
-  - {<<: *entry, mxReplicaType: WORKER}
-""")
-"""The example of mx-operator's README."""
-
-OF_DL_OPERATOR = yaml.safe_load("""
-apiVersion: "mpba.fbk.eu/v1"
-kind: MXJob
-metadata: {name: test02}
-spec:
-- &entry
-  replicas: 1
-  replicaType: SCHEDULER
-  template:
-    spec:
-      containers:
-      - {image: "stefanofioravanzo/mxnet-linear-dist:cpu", name: mxnet, imagePullPolicy: Always}
-      restartPolicy: OnFailure
-- {<<: *entry, replicaType: SERVER}
-- {<<: *entry, replicaType: WORKER}
-""")
-"""crds/mxjob_test.yml of dl-operator."""
 
 
 async def test_the_chief_of_a_tfjob_trains_with_its_servers_and_workers(operator: Operator):
@@ -191,44 +150,6 @@ async def comes_to(operator: Operator, resource: Resource[Any], job: str, phase:
     return await operator.shows(
         resource, job, lambda status: (status.get("phase"), status.get("state")) == (phase, state), state
     )
-
-
-@pytest.mark.parametrize(
-    ("published", "resource", "pods"),
-    [
-        pytest.param(
-            OF_MX_OPERATOR,
-            FIORAVANZO_MXJOB.resource,
-            ("mx-test-dist-scheduler-{}-0", "mx-test-dist-server-{}-0", "mx-test-dist-worker-{}-0"),
-            id="mx-operator",
-        ),
-        pytest.param(
-            OF_DL_OPERATOR,
-            MPBA_MXJOB.resource,
-            ("scheduler-test02-0", "server-test02-0", "worker-test02-0"),
-            id="dl-operator",
-        ),
-    ],
-)
-async def test_the_published_example_is_created_as_its_page_says_runs_and_succeeds(
-    operator: Operator, published: dict[str, Any], resource: Resource[Any], pods: tuple[str, ...]
-):
-    job = copy.deepcopy(published)
-    # The image is theirs; here its command is ours.
-    script = "test $DMLC_ROLE = scheduler || exec sleep 1000; sleep 3"
-    for entry in job["spec"] if isinstance(job["spec"], list) else job["spec"]["replicaSpecs"]:
-        (container,) = entry["template"]["spec"]["containers"]
-        container |= {"image": SHELL, "imagePullPolicy": "IfNotPresent", "command": ["sh", "-c", script]}
-    name = job["metadata"]["name"]
-    assert f"{name} created" in await operator.kubectl("create", "-f", "-", given=job)
-    await comes_to(operator, resource, name, "Running", "Running")
-    uid = await operator.kubectl("get", f"{resource.plural}.{resource.group}", name, "-o", "jsonpath={.metadata.uid}")
-    made = custom({**job, "metadata": {"name": name, "uid": uid}})
-    for pod in pods:
-        await operator.kubectl("get", "pod", pod.format(runtime_id(made)))
-    status = await comes_to(operator, resource, name, "Done", "Succeeded")
-    assert (status["result"]["exitCode"], len(status["replicaStatuses"])) == (0, 3)
-    await operator.kubectl("delete", f"{resource.plural}.{resource.group}", name)
 
 
 async def test_the_scheduler_may_stand_anywhere_and_its_end_is_the_jobs(operator: Operator):

@@ -1,7 +1,12 @@
-"""A node dies while a job trains on it: told at once, the job goes on, its stuck pods are deleted by force if asked."""
+"""Nodes that go while a job trains: an autoscaler, a spot market and an administrator take them, or they die.
+
+A loss is told at once, the job goes on, and its stuck pods are deleted by force if asked.
+"""
 
 import functools
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any
 
@@ -17,11 +22,11 @@ from tests.kit.operator import FOR_EVER, Operator, a_job
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
-STAYS, DIES = "node-0", "node-1"
+STAYS, GOES = "node-0", "node-1"
+HOSTNAME = "kubernetes.io/hostname"
 UNREACHABLE = "node.kubernetes.io/unreachable"
 TOLD_SECONDS = 5.0
 """From the API server's own knowledge to the log."""
-
 
 CLUSTERS = HOSTS[:2]
 
@@ -36,27 +41,99 @@ def host(request: pytest.FixtureRequest) -> MakeHost:
     return functools.partial(make, nodes=2)
 
 
-def a_job_on_two_nodes(name: str) -> dict[str, Any]:
-    """Its launcher where nothing happens; Kubernetes gives its workers up after 5 s, and Muster deletes them then."""
+@asynccontextmanager
+async def a_job_on_two_nodes(
+    operator: Operator, name: str, *, annotations: dict[str, str] | None = None, **of_workers: Any
+) -> AsyncIterator[dict[str, str]]:
+    """It runs, its launcher where nothing happens, and workers on both nodes; gives the node of each worker."""
     manifest = a_job(name, FOR_EVER, workers=3)
-    manifest["metadata"]["annotations"] = {FORCE_DELETE_AFTER: "1"}
-    roles = manifest["spec"]["etReplicaSpecs"]
-    roles["launcher"]["template"]["spec"]["nodeSelector"] = {"kubernetes.io/hostname": STAYS}
-    roles["worker"]["template"]["spec"] |= {
-        "terminationGracePeriodSeconds": 1,
-        "tolerations": [
-            {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}
-            for key in ("node.kubernetes.io/not-ready", UNREACHABLE)
-        ],
-    }
-    return manifest
+    manifest["metadata"]["annotations"] = annotations or {}
+    roles: dict[str, Any] = manifest["spec"]["etReplicaSpecs"]
+    roles["launcher"]["template"]["spec"]["nodeSelector"] = {HOSTNAME: STAYS}
+    roles["worker"]["template"]["spec"] |= of_workers
+    await operator.apply(manifest)
+    await operator.phase("Running", TRAININGJOBS, name)
+    workers = await nodes_of_workers(operator, name)
+    assert set(workers.values()) == {STAYS, GOES}, "the workers are spread over both nodes"
+    try:
+        yield workers
+    finally:
+        await operator.delete(name)
+        # What still stood on a node would have a say where the pods of the next job go.
+        await operator.leaves_no_pod(name)
 
 
 async def nodes_of_workers(operator: Operator, job: str) -> dict[str, str]:
-    listed = json.loads(
-        await operator.kubectl("get", "pods", "-l", f"training-job-name={job},training-job-role=worker", "-o", "json")
-    )
-    return {pod["metadata"]["name"]: pod["spec"].get("nodeName", "") for pod in listed["items"]}
+    """The node of each worker that is not to go."""
+    selector = f"training-job-name={job},training-job-role=worker"
+    listed = json.loads(await operator.kubectl("get", "pods", "-l", selector, "-o", "json"))
+    return {
+        pod["metadata"]["name"]: pod["spec"].get("nodeName", "")
+        for pod in listed["items"]
+        if "deletionTimestamp" not in pod["metadata"]
+    }
+
+
+async def listed(operator: Operator, job: str) -> list[str]:
+    """The workers that the launcher is shown."""
+    said = await operator.kubectl("exec", f"{job}-launcher", "--", "/etc/edl/discover_hosts.sh")
+    return [line.partition(":")[0] for line in said.split()]
+
+
+async def until_moved(operator: Operator, job: str, before: dict[str, str]) -> None:
+    """Wait until no worker is on the node that goes, and others have taken the paths."""
+    staying = [worker for worker, node in before.items() if node == STAYS]
+    new = [f"{job}-worker-{3 + number}" for number in range(3 - len(staying))]
+    now: dict[str, str] = {}
+
+    async def moved() -> bool:
+        nonlocal now
+        now = await nodes_of_workers(operator, job)
+        return now == dict.fromkeys([*staying, *new], STAYS) and await listed(operator, job) == [*staying, *new]
+
+    await operator.until(moved, lambda: f"{job} is on {now}, and was on {before}")
+
+
+async def until_as_before(operator: Operator, job: str) -> None:
+    """Wait until the status shows all workers; nothing began anew meanwhile."""
+    status = await operator.shows(TRAININGJOBS, job, lambda status: bool(status["workers"] == "3/3"), "complete again")
+    assert (status["phase"], status["restartCount"]) == ("Running", 0)
+
+
+async def test_the_workers_of_a_node_that_an_autoscaler_removes_move_before_it_goes(operator: Operator):
+    async with a_job_on_two_nodes(operator, "spot") as before:
+        await operator.kubectl("taint", "node", GOES, "ToBeDeletedByClusterAutoscaler=1:NoSchedule")
+        try:
+            await until_moved(operator, "spot", before)
+        finally:
+            await operator.kubectl("taint", "node", GOES, "ToBeDeletedByClusterAutoscaler-")
+        await until_as_before(operator, "spot")
+        told = await operator.types("spot")
+        assert told.count("DisruptionNoticed") == 1
+        # Replaced first, then out of the hosts file, and at last drained and released.
+        replaced = told.index("SlotsAssigned", told.index("DisruptionNoticed"))
+        published = told.index("HostsPublished", replaced)
+        assert published < told.index("TimePassed", published) < told.index("WorkersReleased")
+        await operator.assert_replayed("spot")
+
+
+async def test_the_workers_of_a_node_that_an_administrator_drains_are_replaced(operator: Operator):
+    async with a_job_on_two_nodes(operator, "drained") as before:
+        workers_only = ("--pod-selector", "training-job-role=worker", "--delete-emptydir-data")
+        await operator.kubectl("drain", GOES, *workers_only, "--timeout=60s")
+        try:
+            await until_moved(operator, "drained", before)
+        finally:
+            await operator.kubectl("uncordon", GOES)
+        # A cordon is no notice; the pods said it themselves.
+        assert "DisruptionNoticed" not in await operator.types("drained")
+        await until_as_before(operator, "drained")
+
+
+async def test_the_history_shows_why(operator: Operator):
+    told = await operator.muster("history", "trainingjob/spot")
+    assert "NodeScaledDown" in told
+    assert "different: 0" in await operator.muster("replay", "--verify")
 
 
 async def count_as_lost(operator: Operator, *, controlled: bool) -> datetime:
@@ -64,11 +141,11 @@ async def count_as_lost(operator: Operator, *, controlled: bool) -> datetime:
     if not controlled:
         lost = {"type": "Ready", "status": "Unknown", "lastTransitionTime": _now(), "reason": "NodeStatusUnknown"}
         patch = json.dumps({"status": {"conditions": [lost]}})
-        await operator.kubectl("patch", "node", DIES, "--subresource=status", "--type=strategic", "-p", patch)
+        await operator.kubectl("patch", "node", GOES, "--subresource=status", "--type=strategic", "-p", patch)
     found: dict[str, Any] = {}
 
     async def unknown() -> bool:
-        node = json.loads(await operator.kubectl("get", "node", DIES, "-o", "json"))
+        node = json.loads(await operator.kubectl("get", "node", GOES, "-o", "json"))
         found.update(next(known for known in node["status"]["conditions"] if known["type"] == "Ready"))
         return bool(found["status"] == "Unknown")
 
@@ -81,19 +158,25 @@ def _now() -> str:
 
 
 async def test_a_node_dies(operator: Operator, host: MakeHost):
-    controlled = "more" in getattr(host, "keywords", {})
-    await operator.apply(a_job_on_two_nodes("silent"))
-    await operator.phase("Running", TRAININGJOBS, "silent")
-    before = await nodes_of_workers(operator, "silent")
-    staying, lost = ([name for name, node in sorted(before.items()) if node == at] for at in (STAYS, DIES))
-    assert staying
-    assert lost, "the workers are spread over both nodes"
+    # Kubernetes gives its workers up after 5 s, and Muster deletes them then.
+    tolerations = [
+        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}
+        for key in ("node.kubernetes.io/not-ready", UNREACHABLE)
+    ]
+    quick = {"terminationGracePeriodSeconds": 1, "tolerations": tolerations}
+    async with a_job_on_two_nodes(operator, "silent", annotations={FORCE_DELETE_AFTER: "1"}, **quick) as before:
+        await its_node_dies(operator, before, controlled="more" in getattr(host, "keywords", {}))
+    await operator.stack.cluster.nodes[1].restart()
+
+
+async def its_node_dies(operator: Operator, before: dict[str, str], *, controlled: bool) -> None:
+    lost = [name for name, node in sorted(before.items()) if node == GOES]
     operator.stack.cluster.nodes[1].kill()
     known = await count_as_lost(operator, controlled=controlled)
 
     def told(status: dict[str, Any]) -> bool:
         messages = [known["message"] for known in status["conditions"] if known["type"] == "Running"]
-        return any(f"NodeUnreachable: node {DIES}" in message and lost[0] in message for message in messages)
+        return any(f"NodeUnreachable: node {GOES}" in message and lost[0] in message for message in messages)
 
     await operator.shows(TRAININGJOBS, "silent", told, "told that a node is lost")
     if controlled:
@@ -110,26 +193,18 @@ async def test_a_node_dies(operator: Operator, host: MakeHost):
     print(f"told {seconds} s after the API server knew")
 
     async def others_go_on() -> bool:
-        said = await operator.kubectl("exec", "silent-launcher", "--", "/etc/edl/discover_hosts.sh")
-        return not {line.partition(":")[0] for line in said.split()} & {*lost}
+        return not {*lost} & {*await listed(operator, "silent")}
 
     await operator.until(others_go_on, lambda: "the hosts files list workers of the lost node")
-    assert f"node {DIES} is unreachable" in await operator.muster("why", "trainingjob/silent")
+    assert f"node {GOES} is unreachable" in await operator.muster("why", "trainingjob/silent")
     if not controlled:
         await operator.kubectl("delete", "pods", *lost, "--wait=false")
 
     async def stuck_pods_are_gone() -> bool:
-        return not {*lost} & {*await nodes_of_workers(operator, "silent")}
+        return not {*lost} & {*await operator.pods("silent")}
 
     await operator.until(stuck_pods_are_gone, lambda: "no pod is deleted by force")
-
-    def complete(status: dict[str, Any]) -> bool:
-        return bool(status["workers"] == "3/3" and status["phase"] == "Running" and status["restartCount"] == 0)
-
-    await operator.shows(TRAININGJOBS, "silent", complete, "complete again, without a restart")
+    await until_as_before(operator, "silent")
     assert set((await nodes_of_workers(operator, "silent")).values()) == {STAYS}
     reasons = await operator.kubectl("get", "events", "-o", "jsonpath={.items[*].reason}")
     assert "NodeUnreachable" in reasons.split()
-    await operator.delete("silent")
-    await operator.leaves_no_pod("silent")
-    await operator.stack.cluster.nodes[1].restart()

@@ -3,12 +3,12 @@
 Each test runs a real service process against real servers of its own, breaks one thing and mends it.
 """
 
+import asyncio
 import copy
 import sys
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -28,11 +28,11 @@ from shared.eventlog.setup import set_up
 from shared.eventlog.streams import LOG_CONFIG, StreamInfo
 from shared.job.events.event import Author
 from shared.ports import free_port
-from tests.kit.commands import run
+from tests.kit.commands import Ended, run
 from tests.kit.controlplane import require_control_plane
-from tests.kit.nats import a_server, connected, until
+from tests.kit.nats import a_server, connected
 from tests.kit.place import Place, a_place, administrator, complains_once_and_recovers, edit
-from tests.kit.service import PATIENCE_SECONDS, Service, a_service
+from tests.kit.service import a_service
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
@@ -43,23 +43,33 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place
         yield found
 
 
-async def test_nats_cannot_be_reached(place: Place, tmp_path: Path):
-    nats = NatsServer(tmp_path / "nats")
-    environment = place.environment("watcher", NATS_URL=nats.url, NATS_PASSWORD=nats.users["watcher"])
+async def test_what_is_wrong_on_the_way_to_the_log_is_said_until_it_is_set_up(place: Place, tmp_path: Path):
+    port = free_port()
+    plain = Child("NATS", [_program(), "-a", "127.0.0.1", "-p", str(port)], tmp_path / "plain.log", {})
+    nats = NatsServer(tmp_path / "nats", port=port)
+    right, nats.users["status"] = nats.users["status"], "another"
+    environment = place.environment("status", NATS_URL=nats.url, NATS_PASSWORD=right)
     try:
-        async with a_service("watcher", tmp_path, environment) as service:
-
-            async def start() -> None:
-                await nats.start()
-                await set_up(nats.url, password=nats.users[ADMIN])
-
-            # Between the start of the server and the end of the set-up a try may meet what is half done.
+        async with a_service("status", tmp_path, environment) as service:
             await service.says("not ready", nats.url, "start NATS there", "NATS_URL")
             assert (await service.probed("readyz"))[0] == 503
-            await start()
+            plain.start()
+            await service.complains("has no JetStream", "enable it")
+            await plain.stop()
+            await nats.start()
+            await service.complains("does not know this user and password", "NATS_PASSWORD")
+            assert right not in service.child.log.read_text()
+            nats.users["status"] = right
+            await nats.restart()
+            await service.complains("muster setup")
+            assert (await service.probed("healthz"))[0] == 200, "a restart would not help"
+            await set_up(nats.url, password=nats.users[ADMIN])
             await service.becomes(200)
-            assert 1 <= len(service.lines("not ready")) <= 2
+            assert len(service.lines("started")) == 1
+            whys = [line["why"] for line in service.lines("not ready")]
+            assert len([why for why in whys if "muster setup" in why]) == 1
     finally:
+        await plain.stop()
         nats.stop()
 
 
@@ -77,69 +87,23 @@ async def test_all_services_in_one_process_wait_for_nats_when_asked_to(place: Pl
         nats.stop()
 
 
-async def test_nats_does_not_know_the_password(place: Place, tmp_path: Path):
-    nats = NatsServer(tmp_path / "nats")
-    right = nats.users["status"]
-    async with nats:
-        await set_up(nats.url, password=nats.users[ADMIN])
-        nats.users["status"] = "another"
-        await nats.restart()
-        async with a_service(
-            "status", tmp_path, place.environment("status", NATS_URL=nats.url, NATS_PASSWORD=right)
-        ) as service:
-            await service.says("not ready", "does not know this user and password", "NATS_PASSWORD")
-            assert right not in service.child.log.read_text()
-            nats.users["status"] = right
-            await nats.restart()
-            await service.becomes(200)
-
-
-async def test_nats_has_no_jetstream(place: Place, tmp_path: Path):
-    port = free_port()
-    plain = Child("NATS", [_program(), "-a", "127.0.0.1", "-p", str(port)], tmp_path / "plain.log", {})
-    plain.start()
-    nats = NatsServer(tmp_path / "nats", port=port)
-    environment = place.environment("scheduler", NATS_URL=nats.url, NATS_PASSWORD=nats.users["scheduler"])
-    try:
-        async with a_service("scheduler", tmp_path, environment) as service:
-            await service.says("not ready", "has no JetStream", "enable it")
-            await plain.stop()
-            await nats.start()
-            await set_up(nats.url, password=nats.users[ADMIN])
-            await service.becomes(200)
-    finally:
-        await plain.stop()
-        nats.stop()
-
-
-async def test_a_service_waits_for_a_log_that_is_not_set_up(place: Place, tmp_path: Path):
-    async with NatsServer(tmp_path / "nats") as nats:
-        environment = place.environment("scaler", NATS_URL=nats.url, NATS_PASSWORD=nats.users["scaler"])
-        async with a_service("scaler", tmp_path, environment) as service:
-            await complains_once_and_recovers(
-                service, "muster setup", mend=lambda: set_up(nats.url, password=nats.users[ADMIN])
-            )
-
-
-@pytest.mark.parametrize(
-    ("stream", "setting", "value"),
-    [
-        pytest.param("JOBS", "max_age", 3_600_000_000_000, id="events are forgotten after an hour"),
-        pytest.param("JOBS", "discard", "old", id="old events make room for new ones"),
-        pytest.param("KV_LEASES", "max_msgs_per_subject", 5, id="leases that do not expire as they should"),
-    ],
-)
-async def test_a_stream_has_the_wrong_settings(place: Place, tmp_path: Path, stream: str, setting: str, value: object):
+async def test_streams_have_the_wrong_settings(place: Place, tmp_path: Path):
+    wrong: dict[str, dict[str, object]] = {
+        # Events are forgotten after an hour, old ones make room for new ones, and leases do not expire as they should.
+        "JOBS": {"max_age": 3_600_000_000_000, "discard": "old"},
+        "KV_LEASES": {"max_msgs_per_subject": 5},
+    }
     async with a_server(tmp_path / "nats") as nats:
-        right = await edit(nats, stream, {setting: value})
+        before = {stream: await edit(nats, stream, changed) for stream, changed in wrong.items()}
+
+        async def fix() -> None:
+            for stream, changed in wrong.items():
+                await edit(nats, stream, {setting: before[stream][setting] for setting in changed})
+
+        said = [f"{stream}: {name} is {wrong[stream][name]!r}" for stream in wrong for name in wrong[stream]]
         environment = place.environment("watcher", NATS_URL=nats.url, NATS_PASSWORD=nats.users["watcher"])
         async with a_service("watcher", tmp_path, environment) as service:
-            await complains_once_and_recovers(
-                service,
-                f"{stream}: {setting} is {value!r}",
-                "nats stream edit",
-                mend=lambda: edit(nats, stream, {setting: right[setting]}),
-            )
+            await complains_once_and_recovers(service, *said, "nats stream edit", mend=fix)
 
 
 async def test_a_newer_release_began_the_log(place: Place, tmp_path: Path):
@@ -176,38 +140,25 @@ async def test_an_event_of_a_newer_release_holds_its_job_and_no_other(place: Pla
 # What leads to the cluster is wrong from the start, and is mended in its file.
 
 
-def _kubeconfig(place: Place) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(place.cluster.kubeconfig(CLUSTER_ADMIN).read_text())
-    return found
-
-
-def _other_token(config: dict[str, Any]) -> None:
-    config["users"][0]["user"]["token"] = "nobodys"
-
-
-def _other_authority(config: dict[str, Any]) -> None:
-    # Without one, those of the operating system are trusted, and none of them signed this.
-    del config["clusters"][0]["cluster"]["certificate-authority-data"]
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        pytest.param(None, ["there is no kubeconfig at"], id="there is none"),
-        pytest.param(_other_token, ["401", "credentials"], id="another token"),
-        pytest.param(_other_authority, ["certificate"], id="its certificate is not trusted"),
-    ],
-)
-async def test_the_kubeconfig_is_wrong(place: Place, tmp_path: Path, change: Any, words: list[str]):
+async def test_the_kubeconfig_is_wrong(place: Place, tmp_path: Path):
     path = tmp_path / "kubeconfig"
-    if change is not None:
-        config = copy.deepcopy(_kubeconfig(place))
-        change(config)
-        path.write_text(yaml.safe_dump(config))
+    right = yaml.safe_load(place.cluster.kubeconfig(CLUSTER_ADMIN).read_text())
+    another_token, no_authority = copy.deepcopy(right), copy.deepcopy(right)
+    another_token["users"][0]["user"]["token"] = "nobodys"
+    # Without one, those of the operating system are trusted, and none of them signed this.
+    del no_authority["clusters"][0]["cluster"]["certificate-authority-data"]
     async with a_service("scaler", tmp_path, place.environment("scaler", KUBECONFIG=path)) as service:
-        await complains_once_and_recovers(
-            service, *words, mend=lambda: path.write_text(yaml.safe_dump(_kubeconfig(place))) and None
-        )
+        await service.says("not ready", "there is no kubeconfig at")
+        path.write_text(yaml.safe_dump(no_authority))
+        await service.complains("certificate")
+        path.write_text(yaml.safe_dump(another_token))
+        await service.complains("401", "credentials")
+        assert (await service.probed("healthz"))[0] == 200, "a restart would not help"
+        assert (await service.probed("readyz"))[0] == 503
+        path.write_text(yaml.safe_dump(right))
+        await service.becomes(200)
+        assert len(service.lines("not ready")) == 3
+        assert len(service.lines("started")) == 1
 
 
 async def test_the_definitions_are_missing(place: Place, tmp_path: Path):
@@ -282,23 +233,25 @@ async def _take_away(place: Place, service: Author) -> None:
         await place.kube.delete(binding, "", found.metadata.name, uid=found.metadata.uid)
 
 
+MISSING: dict[Author, str] = {
+    "watcher": "list/watch pods",
+    "scheduler": "create/get/delete pods",
+    "scaler": "get/create/patch/delete configmaps",
+    "status": "patch trainingjobs/status",
+}
+
+
 @pytest.mark.real
-@pytest.mark.parametrize(
-    ("name", "missing"),
-    [
-        pytest.param("watcher", "list/watch pods", id="watcher"),
-        pytest.param("scheduler", "create/get/delete pods", id="scheduler"),
-        pytest.param("scaler", "get/create/patch/delete configmaps", id="scaler"),
-        pytest.param("status", "patch trainingjobs/status", id="status"),
-    ],
-)
-async def test_permissions_are_missing_and_then_granted(real_place: Place, tmp_path: Path, name: Author, missing: str):
-    await _take_away(real_place, name)
-    environment = real_place.environment(name, KUBECONFIG=real_place.cluster.kubeconfig(name))
-    async with a_service(name, tmp_path, environment) as service:
-        await complains_once_and_recovers(
-            service, missing, "muster rbac | kubectl apply -f -", mend=lambda: _grant(real_place, name)
-        )
+async def test_permissions_are_missing_and_then_granted(real_place: Place, tmp_path: Path):
+    async def complains(name: Author) -> None:
+        await _take_away(real_place, name)
+        environment = real_place.environment(name, KUBECONFIG=real_place.cluster.kubeconfig(name))
+        async with a_service(name, tmp_path, environment) as service:
+            await complains_once_and_recovers(
+                service, MISSING[name], "muster rbac | kubectl apply -f -", mend=lambda: _grant(real_place, name)
+            )
+
+    await asyncio.gather(*map(complains, MISSING))
 
 
 @pytest.mark.real
@@ -311,17 +264,10 @@ async def test_a_permission_is_taken_away_and_given_back(real_place: Place, tmp_
         # Watches that are open stay so, on any API server: what is refused is the next one.
         await real_place.cluster.apiserver.restart()
         await service.becomes(503)
-        await _until_said(service, "not ready", "muster rbac")
+        await service.complains("muster rbac")
         await _grant(real_place, "watcher")
         await service.becomes(200)
         assert len(service.lines("started")) == 1
-
-
-async def _until_said(service: Service, event: str, word: str) -> None:
-    async def said() -> bool:
-        return any(word in line["why"] for line in service.lines(event))
-
-    await until(said, within=PATIENCE_SECONDS)
 
 
 @pytest.mark.real
@@ -340,28 +286,29 @@ async def test_the_definitions_go_and_come_back(real_place: Place, tmp_path: Pat
 # People at a terminal hear one line, and scripts an exit code.
 
 
-@pytest.mark.parametrize(
-    ("words", "changed", "says"),
-    [
-        pytest.param(["get"], {"NATS_URL": "nats://127.0.0.1:1"}, "NATS_URL", id="get, no NATS"),
-        pytest.param(["get"], {"NATS_URL": "nowhere://x"}, "nowhere", id="get, an address that is none"),
-        pytest.param(["get"], {"NATS_PASSWORD": "wrong"}, "NATS_PASSWORD", id="get, a wrong password"),
-        pytest.param(["history", "digits"], {"NATS_PASSWORD": "wrong"}, "NATS_PASSWORD", id="history"),
-        pytest.param(["setup"], {"NATS_PASSWORD": "wrong"}, "NATS_PASSWORD", id="setup, a wrong password"),
-        pytest.param(["scale", "digits", "--to", "3"], {"KUBECONFIG": "/none"}, "no kubeconfig at /none", id="scale"),
-        pytest.param(["run"], {"NATS_URL": "nats://127.0.0.1:1"}, "NATS_URL", id="run, no NATS"),
-        pytest.param(["run"], {"KUBECONFIG": "/none"}, "no kubeconfig at /none", id="run, no kubeconfig"),
-        pytest.param(["run"], {"MUSTER_LOG_LEVEL": "loud"}, "MUSTER_LOG_LEVEL", id="run, a setting that is none"),
-    ],
+COMMANDS = (
+    ("get", {"NATS_URL": "nats://127.0.0.1:1"}, "NATS_URL"),
+    ("get", {"NATS_URL": "nowhere://x"}, "nowhere"),
+    ("get", {"NATS_PASSWORD": "wrong"}, "NATS_PASSWORD"),
+    ("history digits", {"NATS_PASSWORD": "wrong"}, "NATS_PASSWORD"),
+    ("setup", {"NATS_PASSWORD": "wrong"}, "NATS_PASSWORD"),
+    ("scale digits --to 3", {"KUBECONFIG": "/none"}, "no kubeconfig at /none"),
+    ("run", {"NATS_URL": "nats://127.0.0.1:1"}, "NATS_URL"),
+    ("run", {"KUBECONFIG": "/none"}, "no kubeconfig at /none"),
+    ("run", {"MUSTER_LOG_LEVEL": "loud"}, "MUSTER_LOG_LEVEL"),
 )
-async def test_a_command_says_it_in_one_line(place: Place, words: list[str], changed: dict[str, str], says: str):
-    environment = place.environment(ADMIN, **changed)
-    code, out, complaint = await run(sys.executable, "-m", "muster", *words, environment=environment)
-    assert code == 1
-    assert out == ""
-    (line,) = complaint.splitlines()
-    assert line.startswith("muster: ")
-    assert says in line
+
+
+async def test_a_command_says_it_in_one_line(place: Place):
+    async def told(command: str, changed: dict[str, str]) -> Ended:
+        environment = place.environment(ADMIN, **changed)
+        return await run(sys.executable, "-m", "muster", *command.split(), environment=environment)
+
+    ends = await asyncio.gather(*(told(command, changed) for command, changed, _ in COMMANDS))
+    for (command, _, says), (code, out, complaint) in zip(COMMANDS, ends, strict=True):
+        assert (code, out, complaint.count("\n")) == (1, "", 1), command
+        assert complaint.startswith("muster: "), command
+        assert says in complaint, command
 
 
 SILENT_NAME_SERVER = """

@@ -26,7 +26,7 @@ from shared.frameworks.training_job import TRAININGJOBS
 from shared.ports import free_port
 from tests.kit.nats import a_decision, a_server, connected, until
 from tests.kit.operator import a_job
-from tests.kit.place import Place, a_place, complains_once_and_recovers, edit
+from tests.kit.place import Place, a_place, edit
 from tests.kit.service import PATIENCE_SECONDS, Service, a_service
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
@@ -38,28 +38,20 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place
         yield found
 
 
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        pytest.param(None, "cannot be read: No such file or directory; mount the Secret there", id="no file"),
-        pytest.param("\n", "is empty; complete the Secret", id="an empty one"),
-        pytest.param(b"\xff\xfe", "cannot be read: not a text", id="bytes that are no text"),
-    ],
-)
-async def test_the_secret_is_missing(place: Place, tmp_path: Path, content: str | bytes | None, says: str):
+async def test_the_secret_is_missing(place: Place, tmp_path: Path):
     path = tmp_path / "password"
-    if content is not None:
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
     environment = place.environment("status", NATS_PASSWORD_FILE=path)
     del environment["NATS_PASSWORD"]
     async with a_service("status", tmp_path, environment) as service:
-        await complains_once_and_recovers(
-            service, f"the password file {path} {says}", mend=lambda: _write(path, place.nats.users["status"])
-        )
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text)
+        await service.complains(f"{path} cannot be read: No such file or directory; mount the Secret there")
+        path.write_text("\n")
+        await service.complains(f"{path} is empty; complete the Secret")
+        path.write_bytes(b"\xff\xfe")
+        await service.complains(f"{path} cannot be read: not a text")
+        assert (await service.probed("healthz"))[0] == 200, "a restart would not help"
+        path.write_text(place.nats.users["status"])
+        await service.becomes(200)
+        assert len(service.lines("started")) == 1
 
 
 async def test_the_secret_goes_while_nats_restarts(place: Place, tmp_path: Path):
@@ -135,16 +127,12 @@ async def test_the_log_cannot_be_read(place: Place, tmp_path: Path):
             await edit(nats, "JOBS", {"republish": None, "allow_direct": False})
             await log.append(a_decision(), expect=0)
             why = "read the log: no server answers; its copies of the log may be catching up"
-            await until(lambda: _complains(service, why), within=PATIENCE_SECONDS)
+            await service.complains(why)
             assert (await service.becomes(503))["trouble"] == why
             await edit(nats, "JOBS", {"allow_direct": True})
             await service.becomes(200)
             assert [line["why"] for line in service.lines("not ready")].count(why) == 1
             assert len(service.lines("started")) == 1
-
-
-async def _complains(service: Service, why: str) -> bool:
-    return why in (line["why"] for line in service.lines("not ready"))
 
 
 async def _fill(log: EventLog) -> None:

@@ -134,23 +134,17 @@ def test_running_installs_only_what_running_needs_and_each_step_is_told(checkout
     assert mark.exists()
 
 
-def test_half_a_virtual_environment_is_made_anew(checkout: Checkout):
+def test_an_interrupted_installation_is_finished_by_the_next_one(checkout: Checkout):
     # What Ctrl-C leaves in the first seconds: a Python, and no pip yet.
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", checkout.folder / ".venv"], check=True)
-    code, said = checkout.make(".venv/.ready")
-    assert code == 0, said
-    assert checkout.installed() == {"devcluster", "muster", "running"}
-
-
-@pytest.mark.parametrize("step", ["2/3", "3/3"])
-def test_an_interrupted_installation_is_finished_by_the_next_one(checkout: Checkout, step: str):
-    with checkout.start(".venv/.ready") as process:
-        assert process.stdout is not None
-        assert any(line.startswith(step) for line in process.stdout), f"never said {step}"
-        os.killpg(process.pid, signal.SIGINT)
-        process.communicate(timeout=LONGEST_SECONDS)
-    assert process.returncode != 0
-    assert not (checkout.folder / ".venv" / ".ready").exists()
+    for step in ("2/3", "3/3"):
+        with checkout.start(".venv/.ready") as process:
+            assert process.stdout is not None
+            assert any(line.startswith(step) for line in process.stdout), f"never said {step}"
+            os.killpg(process.pid, signal.SIGINT)
+            process.communicate(timeout=LONGEST_SECONDS)
+        assert process.returncode != 0
+        assert not (checkout.folder / ".venv" / ".ready").exists()
     code, said = checkout.make(".venv/.ready")
     assert code == 0, said
     assert checkout.installed() == {"devcluster", "muster", "running"}

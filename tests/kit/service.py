@@ -57,6 +57,17 @@ class Service:
             assert word in line["why"], f"{word!r} is not in {line['why']!r}"
         return line
 
+    async def complains(self, *words: str) -> None:
+        """Wait for a line that it is not ready whose `why` has all the words, whatever else it says."""
+
+        async def said() -> bool:
+            return any(all(word in line["why"] for word in words) for line in self.lines("not ready"))
+
+        try:
+            await until(said, within=PATIENCE_SECONDS)
+        except TimeoutError as error:
+            raise AssertionError(f"{words} were not said:\n{self.child.log.read_text()}") from error
+
     async def probed(self, path: str) -> tuple[int, dict[str, Any]]:
         """Status and answer of a probe; 0 if no process listens, or the process is ending."""
         try:

@@ -27,7 +27,9 @@ from devcluster.cluster import Devcluster, DevelopmentCluster
 from muster import permissions
 from muster.page.viewers import PAGE
 from muster.stack import SERVICES, Stack
-from shared.eventlog.account import ADMIN, AUDIT, HISTORY, LOG_API, Copy
+from shared.errors import Trouble
+from shared.eventlog import api
+from shared.eventlog.account import ADMIN, AUDIT, HISTORY, LOG_API, STREAM, Copy
 from shared.eventlog.server import CopiesServer
 from shared.eventlog.setup import set_up
 from shared.frameworks.scale_requests import GROUP
@@ -81,6 +83,8 @@ class Figures(NamedTuple):
     """Seconds until the page and then the history service answered the other viewer's slowest question, the latter on
     a connection of its own from the front proxy:
     the embedded API server is a single process, which attackers of it keep busy, and no wall of ours."""
+    append: float
+    """Seconds of the slowest question about the log and append to it, one after the other."""
 
     def worst(self, other: "Figures") -> "Figures":
         return Figures(
@@ -88,6 +92,7 @@ class Figures(NamedTuple):
             {name: max(number, other.unready[name]) for name, number in self.unready.items()},
             max(self.job, other.job),
             max(self.question, other.question),
+            max(self.append, other.append),
         )
 
 
@@ -137,6 +142,7 @@ class Rig(Stack):
         self.copy = Copy.of(THEIRS)
         self.copies = CopiesServer(self.nats, users={self.copy.user: secrets.token_hex(8)})
         self._jobs = count()
+        self._appended = 0
 
     async def _start_services(self) -> None:
         password = self.nats.users[ADMIN]
@@ -157,6 +163,7 @@ class Rig(Stack):
         self._admin = await self._stack.enter_async_context(self.cluster.session())
         self._viewer = await self._stack.enter_async_context(self.cluster.session(VIEWERS[1]))
         self._probes = await self._stack.enter_async_context(aiohttp.ClientSession())
+        self._log = await self._stack.enter_async_context(connected(self.nats, "scheduler"))
         for name in (THEIRS, OURS):
             await self._post("/api/v1/namespaces", {"metadata": {"name": name}})
             await self._post(collection("trainingjobs", name, GROUP), training_job(JOB, name, 2))
@@ -224,13 +231,13 @@ class Rig(Stack):
         for pid in self._pids.values():
             begin_anew(pid)
         until = time.monotonic() + seconds
-        (job, question), unready, _ = await asyncio.gather(
-            asyncio.gather(self._slowest(until, self._run_job), self._slowest(until, self._ask)),
+        slowest, unready, _ = await asyncio.gather(
+            asyncio.gather(*(self._slowest(until, once) for once in (self._run_job, self._ask, self._append))),
             asyncio.gather(*(self._unready(until, name) for name in self.services)),
             self._limit_copies(until),
         )
         peaks = {name: memory(pid).peak for name, pid in self._pids.items()}
-        return Figures(peaks, dict(zip(self.services, unready, strict=True)), job, question)
+        return Figures(peaks, dict(zip(self.services, unready, strict=True)), *slowest)
 
     async def _slowest(self, until: float, once: Callable[[], Any]) -> float:
         """The most seconds that it took, done at least once, without those that it returns."""
@@ -240,7 +247,7 @@ class Rig(Stack):
             try:
                 async with asyncio.timeout(PATIENCE_SECONDS):
                     aside = await once() or 0.0
-            except (TimeoutError, aiohttp.ClientError):
+            except (TimeoutError, aiohttp.ClientError, Trouble):
                 return math.inf
             slowest = max(slowest, time.perf_counter() - began - aside)
             if time.monotonic() >= until:
@@ -275,6 +282,11 @@ class Rig(Stack):
             await asyncio.sleep(0.1)
         # The review of the viewer's rights waits in the API server as long as that one did.
         return 2 * own
+
+    async def _append(self) -> None:
+        await api.stream_info(self._log.connection, STREAM)
+        entry = a_decision(THEIRS, self._appended, job="appended")
+        self._appended = await self._log.append(entry, expect=self._appended)
 
     async def _answered(self) -> bool:
         page = f"https://localhost:{self.ports['page-api']}/-/api/jobs/{OURS}/trainingjob/{JOB}"
@@ -364,5 +376,6 @@ def told(name: str, seconds: float, quiet: Figures, figures: Figures) -> str:
         "unready": {name: number for name, number in figures.unready.items() if number},
         "job": round(figures.job, 2),
         "question": round(figures.question, 2),
+        "append": round(figures.append, 2),
     }
     return json.dumps(said, ensure_ascii=False)
