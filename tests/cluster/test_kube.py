@@ -1,7 +1,6 @@
 """Calls against a server that plays faults, and how the cluster is found."""
 
 import asyncio
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -218,24 +217,6 @@ class TestCredentials:
         token.unlink()
         with pytest.raises(Transient, match="service account"):
             await access.renew()
-
-    async def test_a_plugin_gives_the_token_and_is_run_again(self, server: ScriptedApiServer, tmp_path: Path) -> None:
-        counter = tmp_path / "runs"
-        plugin = tmp_path / "plugin.py"
-        plugin.write_text(
-            "import json, pathlib\n"
-            f"counter = pathlib.Path({str(counter)!r})\n"
-            "runs = len(counter.read_text()) + 1 if counter.exists() else 1\n"
-            "counter.write_text('x' * runs)\n"
-            "version = 'client.authentication.k8s.io/v1'\n"
-            "print(json.dumps({'apiVersion': version, 'kind': 'ExecCredential', 'status': {'token': f'run-{runs}'}}))\n"
-        )
-        command = {"command": sys.executable, "args": [str(plugin)], "apiVersion": "client.authentication.k8s.io/v1"}
-        cluster = await KubeCluster.connect(server.kubeconfig(tmp_path, {"exec": command}))
-        server.answers += [status(401, "Unauthorized"), ok(a_pod("p", 5))]
-        assert await cluster.get(PODS, "team-a", "p")
-        assert tokens(server) == ["Bearer run-1", "Bearer run-2"]
-        await cluster.close()
 
     async def test_a_plugin_that_fails_is_said_in_one_line(self, server: ScriptedApiServer, tmp_path: Path) -> None:
         command = {"command": "false", "apiVersion": "client.authentication.k8s.io/v1"}

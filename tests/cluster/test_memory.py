@@ -9,7 +9,7 @@ import pytest
 from shared.cluster import Alive, Applied, Blind, Execution, Snapshot
 from shared.cluster.kinds import CONFIGMAPS, PODS
 from shared.errors import Refused, Transient
-from tests.kit.watching import next_of, take
+from tests.kit.watching import next_of
 from tests.memory.cluster import Call, MemoryCluster
 from tests.memory.store import MemoryStore
 
@@ -70,24 +70,6 @@ class TestTrouble:
 
 
 class TestPrograms:
-    async def test_without_programs_nothing_can_be_executed(self, store: MemoryStore, cluster: MemoryCluster) -> None:
-        store.create(PODS, "ns", {"metadata": {"name": "p"}})
-        with pytest.raises(Refused) as refusal:
-            await cluster.execute("ns", "p", "main", ["true"], timeout=1)
-        assert refusal.value.reason == "CannotExecute"
-
-    async def test_the_program_is_told_everything(self, store: MemoryStore, cluster: MemoryCluster) -> None:
-        told: list[Any] = []
-
-        async def program(*given: Any) -> Execution:
-            told.append(given)
-            return Execution(3, b"output")
-
-        store.program = program
-        store.create(PODS, "ns", {"metadata": {"name": "p"}})
-        assert await cluster.execute("ns", "p", "main", ["a", "b"], timeout=1, most=3) == Execution(3, b"out")
-        assert told == [("ns", "p", "main", ["a", "b"])]
-
     async def test_trouble_comes_before_the_program_or_after_it(
         self, store: MemoryStore, cluster: MemoryCluster
     ) -> None:
@@ -127,20 +109,3 @@ class TestControllers:
         held = store.get(CONFIGMAPS, "ns", "c")
         assert held is not None
         assert (held.metadata["labels"], held.manifest["data"]) == ({"a": "b"}, {"key": "value"})
-
-
-async def test_watches_wake_in_the_order_in_which_they_wait(store: MemoryStore) -> None:
-    order: list[int] = []
-
-    async def follow(number: int) -> None:
-        async with aclosing(MemoryCluster(store).watch(PODS)) as watch:
-            await take(watch, 2)
-            order.append(number)
-
-    tasks = [asyncio.ensure_future(follow(number)) for number in range(5)]
-    for _ in range(10):
-        # A few turns of the loop, and all of them have their snapshot.
-        await asyncio.sleep(0)
-    store.create(PODS, "ns", {"metadata": {"name": "p"}})
-    await asyncio.gather(*tasks)
-    assert order == [0, 1, 2, 3, 4]

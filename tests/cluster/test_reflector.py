@@ -182,6 +182,7 @@ async def test_a_watch_that_ends_as_planned_goes_on_without_a_word(
     async with watching(cluster) as watch:
         assert await told(watch, 3) == [("snapshot", [], 9), ("applied", "a", 10), ("applied", "a", 11)]
     assert [asked.query["resourceVersion"] for asked in server.of_kind("watch")] == ["9", "10"]
+    assert server.of_kind("question") == [], "whether the store went back"
     assert hurry.waits == []
 
 
@@ -468,12 +469,6 @@ async def test_a_closed_client_ends_its_watches(cluster: KubeCluster) -> None:
         assert await asyncio.wait_for(waiting, 5) == Alive()
 
 
-async def test_a_stream_that_opens_again_is_told(cluster: KubeCluster, server: ScriptedApiServer) -> None:
-    server.watches += [stream(cut=True), silence()]
-    async with watching(cluster) as watch:
-        assert await told(watch, 3) == [("snapshot", [], 1), "blind", "alive"]
-
-
 async def test_a_server_whose_versions_went_back_is_listed_anew_and_not_watched_in_silence(
     cluster: KubeCluster, server: ScriptedApiServer
 ) -> None:
@@ -492,15 +487,6 @@ async def test_a_server_whose_versions_went_back_is_listed_anew_and_not_watched_
         "fieldSelector": "metadata.name=none",
     }
     assert len(server.of_kind("watch")) == 1
-
-
-async def test_a_watch_that_ended_as_planned_goes_on_without_that_question(
-    cluster: KubeCluster, server: ScriptedApiServer
-) -> None:
-    server.watches += [stream(event("ADDED", a_pod("a", 10))), stream(event("ADDED", a_pod("b", 11)), hang=True)]
-    async with watching(cluster) as watch:
-        await take(watch, 3)
-    assert server.of_kind("question") == []
 
 
 async def test_every_question_of_a_watch_of_some_objects_is_about_those_alone(

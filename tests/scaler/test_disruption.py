@@ -91,10 +91,6 @@ def test_then_they_drain():
     assert Timer(len(events), DISRUPTION_DRAIN, DRAIN) in next_due(story.job)
 
 
-def test_drained_they_are_released():
-    given(*drained(a_job_that_drains(3, 1))).then(scaler, released(1))
-
-
 def test_all_of_a_node_are_released_together():
     given(*drained(a_job_that_drains(4, 2, 3))).then(scaler, released(2, 3))
 
@@ -202,12 +198,6 @@ def test_a_scale_out_of_others_goes_on():
 
 def test_between_attempts_no_worker_is_released_or_listed():
     given(*drained(a_job_that_drains(2, 1)), JobRestarting(reason="TrainingJobFailed")).then_nothing(scaler)
-
-
-def test_no_timer_runs_for_the_drain_of_a_released_worker():
-    released = WorkersReleased(request=Uid(""), slots=(workers(2),), reason="Disrupted")
-    story = given(*a_job_that_drains(3, 2), released)
-    assert all(timer.name != DISRUPTION_DRAIN for timer in next_due(story.job))
 
 
 def test_no_timer_runs_for_the_drain_of_a_job_that_is_over():

@@ -130,10 +130,6 @@ def test_names_are_compared_whole(arguments: bytes, used: tuple[int, ...]):
     assert commands.in_use(arguments, [(1, "resnet-worker-1"), (10, "resnet-worker-10")]) == used
 
 
-def test_what_is_run_in_a_launcher_is_a_constant():
-    assert commands.LOOK == ("sh", "-c", "cat /proc/[0-9]*/cmdline /etc/edl/hostfile /etc/mpi/hostfile")
-
-
 def test_after_a_forced_drain_the_pods_have_time_to_go():
     story = [*SEEN, IN_USE, DEADLINE, WorkersReleased(request=R1, slots=(workers(2),), reason="DrainForced")]
     given(*story).then_nothing(scaler)

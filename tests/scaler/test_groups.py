@@ -8,7 +8,6 @@ from shared.job.events.scaler import (
     HostsPublished,
     ScaleAccepted,
     ScaleFailed,
-    ScaleRejected,
     ScaleSucceeded,
     WorkersReleased,
 )
@@ -178,13 +177,6 @@ def test_one_that_leaves_may_end_as_it_likes(before: list[AnyEvent]):
     """A worker that is told to go exits somehow; that is no loss, and no reason to fail a job that needs all others."""
     steps = given(*shrinking(there(2)), *before).steps(status)
     assert not [step for step in steps if isinstance(step, Record)]
-
-
-def test_beyond_the_bounds_nothing_is_touched():
-    above = ScaleRejected(request=E2, reason="AboveMaximum", message="5 workers would be more than maxReplicas (4)")
-    given(*a_running_group(3, most=4), sized(5, most=4)).then(scaler, Record(above))
-    below = ScaleRejected(request=E2, reason="BelowMinimum", message="1 worker would be fewer than minReplicas (2)")
-    given(*a_running_group(3), sized(1, least=2)).then(scaler, Record(below))
 
 
 def test_a_worker_whose_node_is_about_to_go_is_replaced_before_that():

@@ -11,7 +11,6 @@ from tests.kit.builders import (
     a_created_job,
     a_ready_job,
     a_running_job,
-    hosts_file,
     pods,
     published,
     service,
@@ -54,7 +53,3 @@ def test_a_refused_write_waits_for_its_back_off():
     refused = [*a_ready_job(workers=2), published(1, 0, 1), EffectRefused(effect="WriteHosts", reason="NameConflict")]
     given(*refused).then_nothing(scaler)
     given(*refused, TimePassed(anchor=len(refused), timer="BackOff:WriteHosts")).then(scaler, WriteHosts(1, (0, 1)))
-
-
-def test_nothing_is_owed_while_all_is_as_it_should_be():
-    given(*a_running_job(workers=2), hosts_file(1)).then_nothing(scaler)

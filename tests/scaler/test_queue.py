@@ -166,7 +166,7 @@ def test_a_request_for_a_finished_job_is_rejected():
     ).then(scaler, Record(ScaleRejected(request=R1, reason="JobFinished")))
 
 
-def test_the_job_ends_during_a_scale_out_and_the_request_with_it():
+def test_10_the_job_ends_during_a_scale_out_and_the_request_with_it():
     given(
         *a_running_job(workers=2),
         *scaling_out(2, 3),

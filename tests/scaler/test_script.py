@@ -87,13 +87,9 @@ def test_what_was_decided_is_run_for_the_workers_that_come():
     )
 
 
-def test_what_was_decided_is_run_for_the_workers_that_leave():
-    given(*IN, STARTED).then(scaler, running("ScaleIn", "resnet-worker-2:1", len(IN) + 1))
-
-
-def test_an_effect_that_must_not_happen_twice_names_its_decision():
-    (effect,) = given(*IN, STARTED).steps(scaler)
-    assert isinstance(effect, RunScript)
+def test_what_was_decided_is_run_for_the_workers_that_leave_and_names_its_decision_so_that_it_happens_once():
+    effect = running("ScaleIn", "resnet-worker-2:1", len(IN) + 1)
+    given(*IN, STARTED).then(scaler, effect)
     assert effect.once == len(IN) + 1
 
 

@@ -27,11 +27,13 @@ LAUNCHER_SLOT = Slots(0, LAUNCHER, ((0, 0),))
     [
         pytest.param("Running", (workers(0),), id="running pods go, ended ones stay"),
         pytest.param("All", (LAUNCHER_SLOT, workers(0, 1)), id="all go, the launcher too"),
+        pytest.param("None", (), id="none goes"),
     ],
 )
 def test_the_policy_says_who_goes(policy: CleanPodPolicy, released: tuple[Slots, ...]):
+    release = [Record(SlotsReleased(slots=released, reason=f"CleanPodPolicy{policy}"))] if released else []
     given(*a_running_job(workers=2, clean=policy), pods(worker(1, version=25, phase="Failed")), *END).then(
-        scheduler, Record(SlotsReleased(slots=released, reason=f"CleanPodPolicy{policy}"))
+        scheduler, *release
     )
 
 
@@ -91,10 +93,6 @@ def test_the_service_of_a_single_pod_goes_when_its_pod_is_gone_or_never_came():
     assert not any(isinstance(step, DeleteService) for step in given(*over).steps(scheduler))
     kept = [*a_created_replicated_job(replace(spec, clean_pod_policy="None")), *failed[len(created) :]]
     assert not any(isinstance(step, DeleteService) for step in given(*kept).steps(scheduler))
-
-
-def test_none_keeps_all_pods():
-    given(*a_running_job(clean="None"), *END).then_nothing(scheduler)
 
 
 def test_released_pods_are_deleted_once():

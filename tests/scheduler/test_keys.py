@@ -49,20 +49,17 @@ def named(*events: AnyEvent) -> str:
     return keys.secret(a_history(events).job)
 
 
-def test_a_job_that_is_taken_on_gets_a_secret_before_its_first_pod():
+def test_a_job_that_is_taken_on_gets_one_secret_before_its_first_pod():
     taken_on = [observed(a_spec()), JobCreated(reason="TrainingJobCreated")]
     given(*taken_on).then(keys.missing, CREATE)
     given(*a_created_job()).then(keys.missing, CREATE)
     assert not there(*a_created_job())
+    given(*a_created_job(), secret()).then_nothing(keys.missing)
+    assert there(*a_created_job(), secret())
 
 
 def test_the_name_of_a_secret_has_the_uid_of_its_job_and_the_attempt():
     assert secret_name(KEY, 3) == f"{KEY.name}-ssh-{KEY.uid}-3"
-
-
-def test_a_secret_that_was_made_is_not_made_again():
-    given(*a_created_job(), secret()).then_nothing(keys.missing)
-    assert there(*a_created_job(), secret())
 
 
 @pytest.mark.parametrize(

@@ -131,10 +131,6 @@ class TestWaiting:
         message = "waits for quota in queue team-a"
         story.then(status, Record(JobSuspended(reason="TrainingJobSuspended", message=message)))
 
-    def test_a_job_in_no_queue_runs_at_once(self):
-        story = given(observed(a_spec(2)), JobCreated(reason="TrainingJobCreated"), secret())
-        story.then(scheduler, Record(SlotsAssigned(slots=(workers(0, 1),), reason="JobCreated")))
-
     def test_a_workload_that_waits_is_left_alone(self):
         given(*a_waiting_job(), workload()).then_nothing(scheduler)
 

@@ -7,10 +7,10 @@ from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import EffectRefused
 from shared.job.events.scaler import HostsPublished, ScaleSucceeded, WorkersReleased
 from shared.job.events.scheduler import SlotsAssigned
-from shared.job.events.watcher import DisruptionNoticed, JobObserved, PodsGone, TimePassed
+from shared.job.events.watcher import DisruptionNoticed, PodsGone, TimePassed
 from shared.job.naming import Uid
 from shared.job.policies import replacement
-from shared.job.spec import Problem, RestartPolicy
+from shared.job.spec import RestartPolicy
 from shared.job.steps import Record, Step
 from shared.job.timers import REPLACEMENT, STEADY
 from shared.job.timing import next_due
@@ -252,15 +252,6 @@ def test_22_a_limit_that_was_lowered_holds():
     dead = pods(worker(2, version=200, phase="Failed", exits=exited(1)))
     assert records(*story, lowered, dead) == []
     assert not [timer for timer in next_due(given(*story, lowered, dead).job) if timer.name.startswith(REPLACEMENT)]
-
-
-def test_of_a_resource_that_became_invalid_no_pod_is_made():
-    wrong = Problem(reason="NoContainers", field="spec", message="add a container")
-    invalid = JobObserved(kind="TrainingJob", api_version="v1", generation=2, version=9, problems=(wrong,))
-    story = [*a_running_job(of_workers="Always"), invalid, pods(BROKEN)]
-    [owed] = records(*story)
-    assert isinstance(owed, Record)
-    assert given(*story, owed.event).steps(scheduler) == []
 
 
 def done_and_one_lost(*scaling: AnyEvent, lost: int) -> list[AnyEvent]:

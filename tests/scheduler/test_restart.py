@@ -101,16 +101,20 @@ def test_a_pod_that_was_asked_for_and_not_seen_may_still_come():
     given(*came, PodsGone(uids=(Uid("pod-1"),))).then_among_others(scheduler, first)
 
 
+GROWN = [
+    *a_running_job(workers=2, restart="OnFailure"),
+    *scaling_out(2),
+    pods(worker(2)),
+    published(2, 0, 1, 2, request=Uid("request-1")),
+]
+THREE_GO = [
+    SlotsReleased(slots=(Slots(0, LAUNCHER, ((0, 0),)), workers(0, 1, 2))),
+    PodsGone(uids=(*GONE.uids, Uid("pod-2"))),
+]
+
+
 def test_12_it_begins_with_the_size_that_it_had():
-    grown = [
-        *a_running_job(workers=2, restart="OnFailure"),
-        *scaling_out(2),
-        pods(worker(2)),
-        published(2, 0, 1, 2, request=Uid("request-1")),
-    ]
-    released = SlotsReleased(slots=(Slots(0, LAUNCHER, ((0, 0),)), workers(0, 1, 2)), reason="JobRestarting")
-    gone = PodsGone(uids=(*GONE.uids, Uid("pod-2")))
-    again = [*waited([*grown, FAILED, RESTARTING, released, gone]), AGAIN]
+    again = [*waited([*GROWN, FAILED, RESTARTING, *THREE_GO]), AGAIN]
     first = SlotsAssigned(slots=(Slots(1, WORKER, ((0, 2),)),), reason="JobRestarted")
     given(*again).then_among_others(scheduler, Record(first))
     assert [condition.type for condition in given(*again).job.status.conditions if condition.type == "Restarting"]
@@ -181,16 +185,7 @@ def test_a_job_that_is_resumed_before_its_slots_were_released_says_so():
 
 
 def test_25_a_resumed_job_begins_again_with_its_size():
-    grown = [
-        *a_running_job(workers=2),
-        *scaling_out(2),
-        pods(worker(2)),
-        published(2, 0, 1, 2, request=Uid("request-1")),
-    ]
-    released = SlotsReleased(slots=(Slots(0, LAUNCHER, ((0, 0),)), workers(0, 1, 2)), reason="JobSuspending")
-    gone = PodsGone(uids=(*GONE.uids, Uid("pod-2")))
-    paused = [*grown, SUSPENDING, released, gone, SUSPENDED]
-    resumed = [*paused, JobCreated(reason="TrainingJobResumed")]
+    resumed = [*GROWN, SUSPENDING, *THREE_GO, SUSPENDED, JobCreated(reason="TrainingJobResumed")]
     again = JobRestarted(attempt=1, counted=False, reason="Resumed")
     given(*resumed).then_among_others(scheduler, Record(again))
     first = SlotsAssigned(slots=(Slots(1, WORKER, ((0, 2),)),), reason="JobRestarted")

@@ -3,7 +3,7 @@
 import asyncio
 import gc
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from shared.cluster.kinds import PODS, SECRETS
 from shared.errors import Conflict, Refused, Transient, Trouble
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.chain import Head
+from shared.job.events.catalog import AnyEvent
 from shared.job.events.scheduler import SecretGone
 from shared.job.naming import JobKey, Slot, Uid
 from shared.job.reasons import SSH_OFF
@@ -25,6 +26,20 @@ from tests.kit.histories import a_history
 from tests.kit.world import NAMESPACE, a_training_job
 from tests.memory.cluster import MemoryCluster
 from tests.memory.store import MemoryStore
+
+HEAD = Head(7, "0" * 64)
+
+
+def decided_on(uid: str, story: Sequence[AnyEvent], name: str = "resnet", head: Head = HEAD) -> Context:
+    """What an effect on the job with this uid and this history is decided on."""
+    return Context(a_history(story, JobKey(NAMESPACE, name, Uid(uid))).job, head, "2030-01-01T00:00:00.000Z")
+
+
+def applied(store: MemoryStore, manifest: dict[str, Any] | None = None, *, created: bool = False) -> Context:
+    """A job that a person applied, which runs, or is just `created`."""
+    held = store.create(TRAININGJOBS, NAMESPACE, manifest or a_training_job())
+    story = a_created_job() if created else a_running_job()
+    return decided_on(held.metadata["uid"], story, held.at[1])
 
 
 class Slow(MemoryCluster):
@@ -44,12 +59,9 @@ class Slow(MemoryCluster):
 async def test_a_read_that_fails_after_its_effect_was_broken_off_is_no_error_of_the_loop():
     store, complaints = MemoryStore(), []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context["message"]))
-    uid = Uid(store.create(TRAININGJOBS, NAMESPACE, a_training_job()).metadata["uid"])
-    job = a_history(a_running_job(), JobKey(NAMESPACE, "resnet", uid)).job
     cluster = Slow(store)
     scheduler = Scheduler(cluster)
-    effect = CreatePod(Slot(0, WORKER, 0))
-    act = asyncio.create_task(scheduler.act(effect, Context(job, Head(7, "0" * 64), "2030-01-01T00:00:00.000Z")))
+    act = asyncio.create_task(scheduler.act(CreatePod(Slot(0, WORKER, 0)), applied(store)))
     await cluster.asked.wait()
     act.cancel()
     await asyncio.gather(act, return_exceptions=True)
@@ -75,9 +87,7 @@ async def test_a_resource_is_read_once_for_all_its_pods_while_there_is_room_for_
     for name in ("first", "second"):
         manifest = a_training_job()
         manifest["metadata"] |= {"name": name, "annotations": {"more": "x" * letters}}
-        uid = Uid(store.create(TRAININGJOBS, NAMESPACE, manifest).metadata["uid"])
-        job = a_history(a_running_job(), JobKey(NAMESPACE, name, uid)).job
-        contexts[name] = Context(job, Head(7, "0" * 64), "2030-01-01T00:00:00.000Z")
+        contexts[name] = applied(store, manifest)
     scheduler = Scheduler(Asked(store))
     for name, index in (("first", 0), ("second", 0), ("first", 1)):
         await scheduler.act(CreatePod(Slot(0, WORKER, index)), contexts[name])
@@ -85,10 +95,7 @@ async def test_a_resource_is_read_once_for_all_its_pods_while_there_is_room_for_
 
 
 async def make_a_worker(store: MemoryStore, manifest: dict[str, Any], **settings: Any) -> None:
-    uid = Uid(store.create(TRAININGJOBS, NAMESPACE, manifest).metadata["uid"])
-    job = a_history(a_running_job(), JobKey(NAMESPACE, "resnet", uid)).job
-    context = Context(job, Head(7, "0" * 64), "2030-01-01T00:00:00.000Z")
-    await Scheduler(MemoryCluster(store), **settings).act(CreatePod(Slot(0, WORKER, 0)), context)
+    await Scheduler(MemoryCluster(store), **settings).act(CreatePod(Slot(0, WORKER, 0)), applied(store, manifest))
 
 
 @pytest.mark.parametrize(
@@ -113,8 +120,7 @@ async def test_a_drained_pod_has_the_grace_period_of_the_setting_if_its_template
     await make_a_worker(store, manifest)
     held = store.get(PODS, NAMESPACE, "resnet-worker-0")
     assert held is not None
-    job = a_history(a_running_job(), JobKey(NAMESPACE, "resnet", held.metadata["ownerReferences"][0]["uid"])).job
-    context = Context(job, Head(7, "0" * 64), "2030-01-01T00:00:00.000Z")
+    context = decided_on(held.metadata["ownerReferences"][0]["uid"], a_running_job())
     effect = DeletePod("resnet-worker-0", Uid(held.metadata["uid"]), drained=drained)
     await Scheduler(Asked(store)).act(effect, context)
     assert asked == [grace]
@@ -122,16 +128,15 @@ async def test_a_drained_pod_has_the_grace_period_of_the_setting_if_its_template
 
 async def test_no_pod_is_made_for_a_job_whose_status_shows_events_that_the_log_lost():
     store = MemoryStore()
-    uid = Uid(store.create(TRAININGJOBS, NAMESPACE, a_training_job()).metadata["uid"])
+    uid = store.create(TRAININGJOBS, NAMESPACE, a_training_job()).metadata["uid"]
     over = {"phase": "Succeeded", "history": {"log": "log", "sequence": 9, "hash": "9" * 64}}
     store.patch(TRAININGJOBS, NAMESPACE, "resnet", {"status": over}, subresource="status")
     scheduler, effect = Scheduler(MemoryCluster(store)), CreatePod(Slot(0, WORKER, 0))
-    job = a_history(a_running_job(), JobKey(NAMESPACE, "resnet", uid)).job
     with pytest.raises(Conflict, match="shows events"):
-        await scheduler.act(effect, Context(job, Head(7, "7" * 64), "2030-01-01T00:00:00.000Z"))
+        await scheduler.act(effect, decided_on(uid, a_running_job(), head=Head(7, "7" * 64)))
     assert store.get(PODS, NAMESPACE, "resnet-worker-0") is None
     # A fold that has caught up reads the resource again.
-    await scheduler.act(effect, Context(job, Head(9, "9" * 64), "2030-01-01T00:00:00.000Z"))
+    await scheduler.act(effect, decided_on(uid, a_running_job(), head=Head(9, "9" * 64)))
     assert store.get(PODS, NAMESPACE, "resnet-worker-0") is not None
 
 
@@ -160,10 +165,8 @@ async def test_a_container_s_last_lines_are_asked_for_where_its_template_does_no
 
 async def test_where_ssh_is_off_no_secret_is_made_and_one_that_is_there_goes_with_its_job():
     store = MemoryStore()
-    uid = Uid(store.create(TRAININGJOBS, NAMESPACE, a_training_job()).metadata["uid"])
+    context = applied(store, created=True)
     kept = store.create(SECRETS, NAMESPACE, {"metadata": {"name": "resnet-ssh"}})
-    job = a_history(a_created_job(), JobKey(NAMESPACE, "resnet", uid)).job
-    context = Context(job, Head(7, "0" * 64), "2030-01-01T00:00:00.000Z")
     scheduler = Scheduler(MemoryCluster(store), ssh=False)
     with pytest.raises(Refused) as refused:
         await scheduler.act(CreateSecret(0, "resnet-ssh"), context)
@@ -198,11 +201,9 @@ async def test_a_refused_secret_names_who_refused_it_and_repeats_nothing_of_it(
     trouble: Callable[..., Trouble], by: str
 ):
     store = MemoryStore()
-    uid = Uid(store.create(TRAININGJOBS, NAMESPACE, a_training_job()).metadata["uid"])
-    job = a_history(a_created_job(), JobKey(NAMESPACE, "resnet", uid)).job
+    context = applied(store, created=True)
     said = f'secrets "resnet-ssh" is forbidden: {by}: PRIVATE KEY'
     store.faults.fail_next("create", trouble(said, words=said), plural="secrets")
-    context = Context(job, Head(7, "0" * 64), "2030-01-01T00:00:00.000Z")
     with pytest.raises(Trouble) as told:
         await Scheduler(MemoryCluster(store)).act(CreateSecret(0, "resnet-ssh"), context)
     assert getattr(told.value, "words", "") == by

@@ -152,10 +152,6 @@ def test_an_edit_that_came_between_decision_and_append_waits_its_turn():
     assert (job.scaling.size, [request.resize for request in job.scaling.requests.values()]) == (2, [3])
 
 
-def test_nothing_is_owed_to_a_running_job():
-    given(*a_running_job()).then_nothing(scheduler)
-
-
 def test_accepted_workers_are_made_under_the_name_of_their_request():
     given(*a_running_job(workers=2), *scaling_out(2, 3)).then(
         scheduler, pod(2, "scaleout-request-1"), pod(3, "scaleout-request-1")
@@ -171,10 +167,6 @@ def test_workers_given_back_are_deleted_by_uid():
 
 def test_a_worker_that_vanished_is_not_made_again_under_never():
     given(*a_running_job(workers=2), PodsGone(uids=(Uid("pod-1"),))).then_nothing(scheduler)
-
-
-def test_a_worker_that_failed_is_left_for_people_to_look_at():
-    given(*a_running_job(workers=2), pods(worker(1, version=30, phase="Failed"))).then_nothing(scheduler)
 
 
 def test_a_refusal_is_waited_out_and_then_probed_with_one_pod():

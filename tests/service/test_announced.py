@@ -36,10 +36,10 @@ def a_world(events: Events) -> World:
     return World(weather=lambda author: events if author == "status" else None)
 
 
-async def test_a_start_creates_no_event_again():
+async def test_a_start_creates_no_event_again_but_where_the_note_tells_nothing_of_this_log():
     events = Events()
     async with a_world(events) as world:
-        await world.trains(workers=1)
+        await world.trains(workers=2)
         await world.pass_seconds(LONG)
         made, told = events.tried, world.kubernetes_events()
         assert made
@@ -47,6 +47,27 @@ async def test_a_start_creates_no_event_again():
             await world.restart("status")
             await world.pass_seconds(LONG)
         assert (events.tried, world.kubernetes_events()) == (made, told)
+        bucket, identity = await world.log("status").bucket(HEADS), await world.log("status").identity()
+        await bucket.put(ANNOUNCED, b"another-log/999999")
+        await world.restart("status")
+        await world.pass_seconds(LONG)
+        assert events.tried == 2 * made
+        # Of a log that was restored since: those after its end are created.
+        await bucket.put(ANNOUNCED, f"{identity}/999999".encode())
+        await world.restart("status")
+        world.apply(TRAININGJOBS, a_training_job("other", workers=1))
+        await world.phase("Running", name="other")
+        await world.pass_seconds(LONG)
+        assert [reason for reason, _ in world.kubernetes_events()].count("TrainingJobRunning") == 2
+        assert await noted(world) <= world.journal.events[-1].sequence
+        # While the service was down.
+        before = {*world.kubernetes_events()}
+        await world.kill("status")
+        world.exit_codes["resnet-worker-0"] = 1
+        await world.pass_seconds(LONG)
+        await world.start("status")
+        await world.pass_seconds(LONG)
+        assert {reason for reason, _ in {*world.kubernetes_events()} - before} == {"TrainingJobWorkerFailed"}
 
 
 async def test_an_event_that_was_not_created_before_the_end_of_a_process_is_created_by_the_next():
@@ -63,20 +84,6 @@ async def test_an_event_that_was_not_created_before_the_end_of_a_process_is_crea
         await world.start("status")
         await world.pass_seconds(LONG)
         assert [reason for reason, _ in world.kubernetes_events()].count("TrainingJobRunning") == 2
-
-
-async def test_what_happened_while_the_service_was_down_is_told_of():
-    events = Events()
-    async with a_world(events) as world:
-        await world.trains(workers=2)
-        await world.pass_seconds(LONG)
-        before = {*world.kubernetes_events()}
-        await world.kill("status")
-        world.exit_codes["resnet-worker-0"] = 1
-        await world.pass_seconds(LONG)
-        await world.start("status")
-        await world.pass_seconds(LONG)
-        assert {reason for reason, _ in {*world.kubernetes_events()} - before} == {"TrainingJobWorkerFailed"}
 
 
 class Replicas:
@@ -138,31 +145,3 @@ async def test_a_replica_that_leads_again_creates_no_event_of_the_one_that_led_m
             await first.pass_seconds(LONG)
             assert events.tried > made
             assert await noted(first) > newest
-
-
-async def test_a_note_of_another_log_counts_for_nothing():
-    events = Events()
-    async with a_world(events) as world:
-        await world.trains(workers=1)
-        await world.pass_seconds(LONG)
-        made = events.tried
-        bucket = await world.log("status").bucket(HEADS)
-        await bucket.put(ANNOUNCED, b"another-log/999999")
-        await world.restart("status")
-        await world.pass_seconds(LONG)
-        assert events.tried == 2 * made
-
-
-async def test_events_after_the_end_of_a_restored_log_are_created_whatever_was_noted():
-    events = Events()
-    async with a_world(events) as world:
-        await world.trains(workers=1)
-        await world.pass_seconds(LONG)
-        bucket, identity = await world.log("status").bucket(HEADS), await world.log("status").identity()
-        await bucket.put(ANNOUNCED, f"{identity}/999999".encode())
-        await world.restart("status")
-        world.apply(TRAININGJOBS, a_training_job("other", workers=1))
-        await world.phase("Running", name="other")
-        await world.pass_seconds(LONG)
-        assert [reason for reason, _ in world.kubernetes_events()].count("TrainingJobRunning") == 2
-        assert await noted(world) <= world.journal.events[-1].sequence

@@ -614,22 +614,6 @@ async def test_a_request_that_was_under_way_when_the_log_was_lost_does_not_begin
         assert world.hosts() == [f"resnet-worker-{index}" for index in range(4)]
 
 
-async def test_what_was_decided_before_the_history_broke_is_not_done_until_it_is_accepted(world: World):
-    await world.trains(workers=1)
-    await world.kill("scheduler")
-    world.apply(SCALEOUTS, a_scale_out(1))
-    await world.phase("Scaling", SCALEOUTS, "out")
-    await world.quiet()
-    write_head(world, sequence=10**6, hash="0" * 64)
-    await world.until(lambda: world.count("HistoryBroken") == 1)
-    await world.start("scheduler")
-    await world.pass_seconds(100)
-    assert sorted(world.pods()) == ["resnet-launcher", "resnet-worker-0"]
-    world.annotate("resnet", {"muster.dev/accept-history": f"{10**6}:{'0' * 64}"})
-    await world.phase("ScaleSucceeded", SCALEOUTS, "out")
-    await going_on(world)
-
-
 WRITES = ("create", "patch", "replace", "delete")
 
 

@@ -1,8 +1,9 @@
-"""Health: what probes hear, over real HTTP on the loopback."""
+"""Health: what probes hear; over real HTTP where the port itself is meant."""
 
 import asyncio
+import json
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -62,8 +63,22 @@ def context(runtime: Runtime, *, owner: bool = True) -> health.Health:
     return known
 
 
+def answer(services: Sequence[health.Health], path: str, accept: str = "") -> tuple[int, str, bytes]:
+    """The status, the content type and the body, as the port gives them once the next snapshot is there."""
+    told = serving.Probes(
+        lambda: [each.report() for each in services],
+        lambda: (series for each in services for series in each.current_metrics()),
+        lambda: "",
+    )
+    return told.answer(path, accept)
+
+
+def heard(path: str, *services: health.Health) -> tuple[int, Any]:
+    status, _, body = answer(services, path)
+    return status, json.loads(body)
+
+
 async def asked(port: int, path: str, host: str = "127.0.0.1") -> tuple[int, Any]:
-    await asyncio.sleep(1.2 * serving.TELL_SECONDS)
     async with aiohttp.ClientSession() as session, session.get(f"http://{host}:{port}{path}") as answer:
         return answer.status, await answer.json()
 
@@ -77,6 +92,7 @@ async def test_ready_once_the_log_was_folded_and_alive_before():
         assert (status, known["ready"], known["position"]) == (503, False, 0)
         running = asyncio.create_task(runtime.run())
         await until(lambda: runtime.current, "the fold")
+        await asyncio.sleep(1.2 * serving.TELL_SECONDS)
         status, known = await asked(port, "/readyz")
         assert (status, known["ready"], known["position"]) == (200, True, 1)
         assert (known["service"], known["version"]) == ("status", this_release())
@@ -86,15 +102,14 @@ async def test_ready_once_the_log_was_folded_and_alive_before():
 
 
 async def test_trouble_with_the_log_is_told_and_is_not_ready():
-    runtime, port = Runtime(Idle(), MemoryEventLog(MemoryJournal())), free_port()
+    runtime = Runtime(Idle(), MemoryEventLog(MemoryJournal()))
     runtime.current, runtime.appends.trouble = True, "append: no answer from the log"
     answering = context(runtime)
-    async with health.serve([answering], "127.0.0.1", port):
-        status, known = await asked(port, "/readyz")
-        assert (status, known["trouble"]) == (503, "append: no answer from the log")
-        answering.failing = lambda: "append jobs.team-a.resnet.uid-1.status.JobRunning: no answer"
-        assert (await asked(port, "/readyz"))[1]["trouble"] == "append jobs.*: no answer"
-        assert (await asked(port, "/healthz"))[0] == 200, "a restart would not help"
+    status, known = heard("/readyz", answering)
+    assert (status, known["trouble"]) == (503, "append: no answer from the log")
+    answering.failing = lambda: "append jobs.team-a.resnet.uid-1.status.JobRunning: no answer"
+    assert heard("/readyz", answering)[1]["trouble"] == "append jobs.*: no answer"
+    assert heard("/healthz", answering)[0] == 200, "a restart would not help"
 
 
 async def test_a_held_job_is_told_with_its_reason_and_the_rest_is_ready():
@@ -102,19 +117,18 @@ async def test_a_held_job_is_told_with_its_reason_and_the_rest_is_ready():
     journal.append(
         Entry(subject="facts.team-a.resnet.uid-1.watcher.JobTeleported", event_id="e", time="", body=b"{}"), expect=0
     )
-    runtime, port = Runtime(Idle(), MemoryEventLog(journal, user="status")), free_port()
+    runtime = Runtime(Idle(), MemoryEventLog(journal, user="status"))
     running = asyncio.create_task(runtime.run())
     await until(lambda: runtime.current, "the fold")
     answering = context(runtime, owner=False)
-    async with health.serve([answering], "127.0.0.1", port):
-        status, known = await asked(port, "/readyz")
-        assert status == 200
-        assert known["held"] == {"UnknownEvent": "1 job"}, "any pod may ask: no job is named"
-        answering.names = True
-        status, known = await asked(port, "/readyz")
-        assert "upgrade" in known["held"]["team-a/resnet"]
-        assert known["owner"] is False
-        assert known["jobs"] == 2
+    status, known = heard("/readyz", answering)
+    assert status == 200
+    assert known["held"] == {"UnknownEvent": "1 job"}, "any pod may ask: no job is named"
+    answering.names = True
+    status, known = heard("/readyz", answering)
+    assert "upgrade" in known["held"]["team-a/resnet"]
+    assert known["owner"] is False
+    assert known["jobs"] == 2
     running.cancel()
     with suppress(asyncio.CancelledError):
         await running
@@ -131,24 +145,22 @@ async def test_the_port_is_closed_afterwards_and_port_0_opens_none():
         pass
 
 
-async def test_before_it_runs_it_is_alive_and_says_what_it_waits_for():
-    waiting, port = health.Health("status"), free_port()
-    async with health.serve([waiting], "127.0.0.1", port):
-        assert (await asked(port, "/healthz"))[0] == 200
-        waiting.trouble = "connect to nats://here: no server there"
-        status, known = await asked(port, "/readyz")
+def test_before_it_runs_it_is_alive_and_says_what_it_waits_for():
+    waiting = health.Health("status")
+    assert heard("/healthz", waiting)[0] == 200
+    waiting.trouble = "connect to nats://here: no server there"
+    status, known = heard("/readyz", waiting)
     assert (status, known["ready"], known["trouble"]) == (503, False, "connect to nats://here: no server there")
 
 
 async def test_several_services_of_one_process_are_ready_together():
-    runtime, port = Runtime(Idle(), MemoryEventLog(MemoryJournal())), free_port()
+    runtime = Runtime(Idle(), MemoryEventLog(MemoryJournal()))
     runtime.current = True
-    waiting = health.Health("scaler")
-    async with health.serve([context(runtime), waiting], "127.0.0.1", port):
-        status, known = await asked(port, "/readyz")
-        assert (status, [each["ready"] for each in known["services"]]) == (503, [True, False])
-        waiting.runtime, waiting.trouble = runtime, ""
-        assert (await asked(port, "/readyz"))[0] == 200
+    running, waiting = context(runtime), health.Health("scaler")
+    status, known = heard("/readyz", running, waiting)
+    assert (status, [each["ready"] for each in known["services"]]) == (503, [True, False])
+    waiting.runtime, waiting.trouble = runtime, ""
+    assert heard("/readyz", running, waiting)[0] == 200
 
 
 async def test_a_port_that_is_taken_is_said_in_one_sentence():

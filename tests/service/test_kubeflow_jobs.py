@@ -63,9 +63,9 @@ each_kind = pytest.mark.parametrize(
 
 
 @each_kind
-async def test_the_leaders_end_is_the_jobs(kind: Kind):
+async def test_the_leaders_end_is_the_jobs_and_after_its_time_the_job_goes_with_all_that_it_had(kind: Kind):
     async with kind.world() as world:
-        world.play(kind.job())
+        uid = world.play(kind.job(ttlSecondsAfterFinished=60))
         await world.runs()
         assert sorted(world.pods()) == kind.pods
         world.exit_codes |= dict.fromkeys(workers(kind.document["metadata"]["name"]), 0)
@@ -79,10 +79,17 @@ async def test_the_leaders_end_is_the_jobs(kind: Kind):
         assert sorted(world.pods()) == kind.pods
         assert world.shown()["completionTime"]
         assert {f"{kind.word}Running", f"{kind.word}Succeeded"} <= world.told()
+        await world.pass_seconds(50)
+        assert world.state() == "Succeeded"
+        await world.pass_seconds(20)
+        await world.until(world.gone)
+        await world.until(lambda: world.owned_by(uid) == [])
+        await world.quiet()
+        assert not world.pods(), "it does not come back"
 
 
 @each_kind
-@pytest.mark.parametrize("policy", ["None", "Running", "All"])
+@pytest.mark.parametrize("policy", ["Running", "All"])
 async def test_pods_that_never_end_by_themselves_go_by_the_clean_up(policy: str, kind: Kind):
     async with kind.world() as world:
         world.play(kind.job(cleanPodPolicy=policy))
@@ -92,7 +99,7 @@ async def test_pods_that_never_end_by_themselves_go_by_the_clean_up(policy: str,
         # Workers of a parameter server have half a minute to end.
         await world.pass_seconds(40)
         await world.quiet()
-        assert sorted(world.pods()) == {"None": kind.pods, "Running": [kind.leader], "All": []}[policy]
+        assert sorted(world.pods()) == {"Running": [kind.leader], "All": []}[policy]
 
 
 @each_kind
@@ -109,23 +116,7 @@ async def test_a_job_that_takes_too_long_fails_when_its_time_is_over_and_not_bef
 
 
 @each_kind
-async def test_a_job_that_is_over_goes_with_all_that_it_had_and_does_not_come_back(kind: Kind):
-    async with kind.world() as world:
-        uid = world.play(kind.job(ttlSecondsAfterFinished=30))
-        await world.runs()
-        world.exit_codes[kind.leader] = 0
-        await world.comes_to("Succeeded")
-        await world.pass_seconds(20)
-        assert world.state() == "Succeeded"
-        await world.pass_seconds(20)
-        await world.until(world.gone)
-        await world.until(lambda: world.owned_by(uid) == [])
-        await world.quiet()
-        assert not world.pods()
-
-
-@each_kind
-async def test_a_pause_takes_the_pods_and_brings_them_back(kind: Kind):
+async def test_a_pause_takes_the_pods_and_brings_them_back_and_a_person_may_have_them_begin_again(kind: Kind):
     async with kind.world() as world:
         world.play(kind.job(suspend=True))
         await world.comes_to("Suspended")
@@ -141,6 +132,13 @@ async def test_a_pause_takes_the_pods_and_brings_them_back(kind: Kind):
         await world.runs()
         assert sorted(world.pods()) == kind.pods
         assert world.known("Suspended") == ("False", f"{kind.word}Resumed")
+        before, restarts = world.uids(), world.count("JobRestarted")
+        world.patch({"metadata": {"annotations": {RESTART: "once more"}}})
+        await world.until(lambda: world.count("JobRestarted") == restarts + 1)
+        await world.runs()
+        await world.until(lambda: world.uids().keys() == before.keys())
+        assert not {*before.values()} & {*world.uids().values()}
+        assert world.known("Restarting") == ("False", f"{kind.word}Running")
 
 
 @each_kind
@@ -155,20 +153,6 @@ async def test_a_job_that_cannot_run_says_why_and_runs_once_it_is_corrected(kind
         world.edit({"runPolicy": {"cleanPodPolicy": "None"}})
         await world.runs()
         assert world.known("Failed") is None
-
-
-@each_kind
-async def test_a_person_may_have_it_begin_again(kind: Kind):
-    async with kind.world() as world:
-        world.play(kind.job())
-        await world.runs()
-        before = world.uids()
-        world.patch({"metadata": {"annotations": {RESTART: "once more"}}})
-        await world.until(lambda: world.count("JobRestarted") == 1)
-        await world.runs()
-        await world.until(lambda: world.uids().keys() == before.keys())
-        assert not {*before.values()} & {*world.uids().values()}
-        assert world.known("Restarting") == ("False", f"{kind.word}Running")
 
 
 @each_kind

@@ -27,21 +27,6 @@ async def test_a_job_made_again_under_its_name_is_another_job(world: World):
     assert ["facts", NAMESPACE, "resnet", old, "watcher", "JobGone"] in subjects
 
 
-async def test_a_job_made_again_while_old_pods_linger_waits_for_them(world: World):
-    old = (await world.trains(workers=1)).metadata["uid"]
-    lingering = world.pods()["resnet-worker-0"].metadata["uid"]
-    world.lingering.add(lingering)
-    world.delete(TRAININGJOBS, "resnet")
-    world.apply(TRAININGJOBS, a_training_job(workers=1))
-    await world.until(lambda: world.life(old).resource.gone and list(world.pods()) == ["resnet-worker-0"])
-    await world.quiet(0.4)
-    assert world.status(TRAININGJOBS, "resnet")["phase"] == "Created"
-    assert world.count("EffectRefused") == 0, "an older life of the same job is no conflict of names"
-    world.lingering.clear()
-    await world.running()
-    assert world.pods()["resnet-worker-0"].metadata["uid"] != lingering
-
-
 async def orphaned(world: World) -> None:
     """The job is deleted, and what it owns stays."""
     world.collecting = False
@@ -52,20 +37,7 @@ async def orphaned(world: World) -> None:
     await world.quiet()
 
 
-async def test_a_finished_request_never_runs_again_for_a_new_job_of_the_same_name(world: World):
-    await world.trains(workers=1)
-    world.apply(SCALEOUTS, a_scale_out(1))
-    await world.phase("ScaleSucceeded", SCALEOUTS, "out")
-    world.collecting = False
-    world.delete(TRAININGJOBS, "resnet")
-    await world.until(lambda: world.job().resource.gone and not world.pods())
-    await world.trains(workers=1)
-    await world.quiet()
-    assert world.hosts() == ["resnet-worker-0"]
-    assert world.status(SCALEOUTS, "out")["phase"] == "ScaleSucceeded"
-
-
-async def test_a_finished_request_that_was_orphaned_never_runs_again_either(world: World):
+async def test_a_finished_request_that_was_orphaned_never_runs_again_for_a_new_job_of_the_same_name(world: World):
     """An orphaning delete takes the owner from the request: what is left to tell is the log."""
     await world.trains(workers=1)
     world.apply(SCALEOUTS, a_scale_out(1))

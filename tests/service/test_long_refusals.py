@@ -38,7 +38,7 @@ def told(world: World) -> str:
     return next(str(known["message"]) for known in conditions if known["type"] == "WorkersCreated")
 
 
-async def test_a_name_that_a_terminating_pod_of_an_earlier_job_holds_is_told_with_the_way_out(world: World):
+async def test_a_name_that_a_terminating_pod_of_an_earlier_job_holds_is_told_once_until_the_pod_ends(world: World):
     await made_again(world, "resnet-worker-1")
     await world.shows("WorkersCreated", "NameHeld")
     for words in (
@@ -51,11 +51,6 @@ async def test_a_name_that_a_terminating_pod_of_an_earlier_job_holds_is_told_wit
         assert words in told(world)
     await world.until(lambda: ("NameHeld", "resnet") in world.kubernetes_events(), "the Kubernetes Event")
     assert "resnet-worker-0" in world.pods(), "no other pod waits for that name"
-
-
-async def test_it_is_told_once_and_the_job_goes_on_within_seconds_of_the_pod_s_end(world: World):
-    await made_again(world, "resnet-worker-1")
-    await world.shows("WorkersCreated", "NameHeld")
     await world.pass_seconds(3_600)
     assert world.count("EffectRefused") == 1
     world.lingering.clear()
@@ -104,15 +99,12 @@ async def test_a_webhook_that_is_away_is_named_after_ten_seconds_and_the_job_goe
     await world.pass_seconds(LONGEST_EFFECT_SECONDS)
     await world.running()
     assert reasons(world) == []
-
-
-async def test_a_webhook_that_goes_away_while_the_job_runs_is_told_too(world: World):
-    await world.trains(workers=2)
+    # It goes away again while the job runs.
     world.store.admit(PODS, away)
     world.apply(SCALEOUTS, a_scale_out(1))
     await world.pass_seconds(30)
     assert reasons(world) == ["WebhookFailed"]
-    assert ("WebhookFailed", "resnet") in world.kubernetes_events()
+    assert world.kubernetes_events().count(("WebhookFailed", "resnet")) == 2
 
 
 @pytest.mark.parametrize("trouble", [Transient("timeout"), Transient("503 ServiceUnavailable", retry_after=1)])

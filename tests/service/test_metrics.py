@@ -1,11 +1,9 @@
-"""`/metrics` over real HTTP: what a scraper reads, in both formats, of one service, of several, and of replicas."""
+"""`/metrics`: what a scraper reads, in both formats, of one service, of several, and of replicas."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-import aiohttp
-import pytest
 from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus
@@ -13,28 +11,22 @@ from prometheus_client.parser import text_string_to_metric_families as prometheu
 from shared.eventlog.inspection import Room
 from shared.job.events.event import Author
 from shared.job.metrics import JobMetrics
-from shared.ports import free_port
 from shared.process import health
 from shared.runtime.run import Runtime
 from tests.kit.virtual_time import until
 from tests.kit.world import TRAININGJOBS, World, a_scaled_life, a_training_job
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
-from tests.service.test_health import Idle
-
-pytestmark = pytest.mark.real_time
+from tests.service.test_health import Idle, answer
 
 KIND = "TrainingJob.kai.alibabacloud.com"
 Values = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
-async def scraped(port: int, accept: str = "") -> tuple[str, str]:
+def scraped(*services: health.Health, accept: str = "") -> tuple[str, str]:
     """The answer's content type and text."""
-    async with (
-        aiohttp.ClientSession(headers={"Accept": accept} if accept else None) as session,
-        session.get(f"http://127.0.0.1:{port}/metrics") as answer,
-    ):
-        assert answer.status == 200
-        return answer.headers["Content-Type"], await answer.text()
+    status, kind, body = answer(services, "/metrics", accept)
+    assert status == 200
+    return kind, body.decode()
 
 
 def linted(text: str) -> list[Metric]:
@@ -94,10 +86,8 @@ async def a_replica(
             await running
 
 
-async def asked(*services: health.Health) -> Values:
-    port = free_port()
-    async with health.serve(services, "127.0.0.1", port):
-        return values((await scraped(port))[1])
+def asked(*services: health.Health) -> Values:
+    return values(scraped(*services)[1])
 
 
 async def a_log() -> MemoryJournal:
@@ -111,12 +101,11 @@ async def a_log() -> MemoryJournal:
 
 
 async def test_a_scraper_gets_the_format_that_it_asks_for():
-    port = free_port()
-    async with a_replica(await a_log()) as known, health.serve([known], "127.0.0.1", port):
-        kind, text = await scraped(port)
+    async with a_replica(await a_log()) as known:
+        kind, text = scraped(known)
         assert kind.startswith("text/plain")
         linted(text)
-        kind, text = await scraped(port, "application/openmetrics-text; version=1.0.0")
+        kind, text = scraped(known, accept="application/openmetrics-text; version=1.0.0")
         assert kind.startswith("application/openmetrics-text")
         names = {family.name for family in openmetrics(text)}
         assert names >= {"muster_jobs", "muster_jobs_created", "process_cpu_seconds"}
@@ -124,7 +113,7 @@ async def test_a_scraper_gets_the_format_that_it_asks_for():
 
 async def test_jobs_are_told_of_as_the_log_has_them():
     async with a_replica(await a_log()) as known:
-        found = await asked(known)
+        found = asked(known)
     place = {"job_namespace": "team-a", "kind": KIND}
     assert told(found, "muster_jobs_created_total", **place) == 2
     assert told(found, "muster_jobs_successful_total", **place) == 1
@@ -139,7 +128,7 @@ async def test_jobs_are_told_of_as_the_log_has_them():
 
 async def test_by_default_no_metric_names_a_namespace():
     async with a_replica(await a_log(), names=False) as known:
-        found = await asked(known)
+        found = asked(known)
     assert told(found, "muster_jobs_created_total", job_namespace="", kind=KIND) == 2
     assert not any("team-a" in str(labels) for _, labels in found)
 
@@ -147,26 +136,26 @@ async def test_by_default_no_metric_names_a_namespace():
 async def test_after_a_restart_and_in_another_replica_the_counts_of_jobs_are_the_same():
     journal = await a_log()
     async with a_replica(journal) as first:
-        before = of_jobs(await asked(first))
+        before = of_jobs(asked(first))
     assert before
     async with a_replica(journal) as again, a_replica(journal) as other:
-        assert of_jobs(await asked(again)) == before
-        assert of_jobs(await asked(other)) == before
+        assert of_jobs(asked(again)) == before
+        assert of_jobs(asked(other)) == before
 
 
 async def test_only_the_replica_that_acts_tells_of_jobs_and_only_when_it_has_folded_all():
     journal = await a_log()
     async with a_replica(journal, owner=False) as standby:
-        found = await asked(standby)
+        found = asked(standby)
         assert {name for name, _ in of_jobs(found)} == {"muster_build_info"}
         assert told(found, "muster_log_position", service="status") == len(journal.events)
         standby.owner = lambda: True
         assert ("muster_jobs_created_total", frozenset({"job_namespace": "team-a", "kind": KIND}.items())) in (
-            await asked(standby)
+            asked(standby)
         )
         assert standby.runtime is not None
         standby.runtime.current = False
-        assert {name for name, _ in of_jobs(await asked(standby))} == {"muster_build_info"}
+        assert {name for name, _ in of_jobs(asked(standby))} == {"muster_build_info"}
 
 
 async def test_several_services_of_one_process_are_told_apart():
@@ -175,7 +164,7 @@ async def test_several_services_of_one_process_are_told_apart():
         assert scaler.runtime is not None
         scaler.runtime.job_metrics = None
         waiting = health.Health("watcher")
-        found = await asked(waiting, scaler, status)
+        found = asked(waiting, scaler, status)
     assert {dict(labels)["service"] for name, labels in found if name == "muster_ready"} == {
         "watcher",
         "scaler",
@@ -191,16 +180,16 @@ async def test_a_held_history_is_told_with_its_reason():
         assert known.runtime is not None
         history = next(iter(known.runtime.histories))
         history.hold("UnknownEvent", "unknown event JobTeleported")
-        found = await asked(known)
+        found = asked(known)
     assert told(found, "muster_histories_held", service="status", reason="UnknownEvent") == 1
     assert told(found, "muster_histories_held", service="status", reason="NotConfirmed") == 0
 
 
-async def test_how_full_the_log_is_is_told_by_stream_and_by_server():
+def test_how_full_the_log_is_is_told_by_stream_and_by_server():
     known = health.Health("status")
-    assert not {name for name, _ in await asked(known) if name.endswith("_bytes")}
+    assert not {name for name, _ in asked(known) if name.endswith("_bytes")}
     known.rooms = (Room("JOBS", used=7, most=0, remedy=""), Room("NATS n0", used=70, most=100, remedy=""))
-    found = await asked(known)
+    found = asked(known)
     assert told(found, "muster_log_bytes", service="status", store="JOBS") == 7
     assert told(found, "muster_log_bytes", service="status", store="NATS n0") == 70
     assert {labels for name, labels in found if name == "muster_log_max_bytes"} == {
@@ -209,8 +198,8 @@ async def test_how_full_the_log_is_is_told_by_stream_and_by_server():
     assert told(found, "muster_log_max_bytes", service="status", store="NATS n0") == 100
 
 
-async def test_two_processes_in_one_share_no_figures():
+def test_two_processes_in_one_share_no_figures():
     first, second = health.Health("status"), health.Health("status")
     first.metrics.append("Conflict")
-    assert told(await asked(first), "muster_appends_total", service="status", outcome="Conflict") == 1
-    assert told(await asked(second), "muster_appends_total", service="status", outcome="Conflict") == 0
+    assert told(asked(first), "muster_appends_total", service="status", outcome="Conflict") == 1
+    assert told(asked(second), "muster_appends_total", service="status", outcome="Conflict") == 0

@@ -209,15 +209,8 @@ async def test_17_what_a_person_deletes_comes_back(world: World, kind: Any):
     assert world.status(TRAININGJOBS, "resnet")["phase"] == "Running"
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param("a" * 51, id="longer than its pods' names can be"),
-        pytest.param("2fast", id="begins with a digit"),
-        pytest.param("a.b", id="a dot is no part of a DNS label"),
-    ],
-)
-async def test_35_a_name_that_cannot_be_a_pods_makes_nothing_and_shows_why(world: World, name: str):
+async def test_35_a_name_that_cannot_be_a_pods_makes_nothing_and_shows_why(world: World):
+    name = "a" * 51
     world.apply(TRAININGJOBS, a_training_job(name, workers=1))
     world.apply(TRAININGJOBS, a_training_job("other", workers=1))
     await world.shows("Created", "InvalidName", name=name)

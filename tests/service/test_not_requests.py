@@ -3,8 +3,6 @@
 import asyncio
 from typing import Any
 
-import pytest
-
 from shared.eventlog import Entry
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
@@ -37,22 +35,6 @@ async def test_8_a_scaling_that_hangs_ends_at_its_timeout_and_the_next_one_is_se
     *left, added = world.hosts()
     assert left == ["resnet-worker-0", "resnet-worker-1"]
     assert added in ("resnet-worker-2", "resnet-worker-3")
-
-
-@pytest.mark.parametrize(("code", "end"), [(0, "Succeeded"), (3, "Failed")])
-async def test_10_a_launcher_that_ends_during_a_scale_out_ends_the_request_too(world: World, code: int, end: str):
-    await world.trains(workers=2)
-    world.stuck.add("resnet-worker-3")
-    world.apply(SCALEOUTS, a_scale_out(2))
-    await world.phase("Scaling", SCALEOUTS, "out")
-    await world.until(lambda: world.status(TRAININGJOBS, "resnet").get("currentScaler") is not None)
-    world.exit_codes["resnet-launcher"] = code
-    await world.phase(end)
-    await world.phase("ScaleFailed", SCALEOUTS, "out")
-    await world.until(lambda: list(world.pods()) == ["resnet-launcher"], "no new worker stays")
-    await world.quiet()
-    assert world.status(TRAININGJOBS, "resnet").get("currentScaler") is None
-    assert world.condition(SCALEOUTS, "out", "ScaleFailed") == ("True", "JobFinished")
 
 
 async def test_a_request_whose_job_does_not_come_within_its_timeout_ends_and_scales_no_later_job(world: World):

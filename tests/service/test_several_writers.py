@@ -16,22 +16,6 @@ TEN_MINUTES = 600
 ONE_TO_FOUR: Document = {"minReplicas": 1, "maxReplicas": 4}
 
 
-class TestHangingPredecessors:
-    async def test_a_replica_that_is_deleted_and_hangs_comes_back_once_it_is_gone(self):
-        async with Play(TFJOB) as world:
-            world.play(applied(tf_job(Chief=1, Worker=1), restart="OnFailure"))
-            await world.runs(1)
-            old = world.uid("mnist-worker-0")
-            world.lingering.add(old)
-            world.store.delete(PODS, NAMESPACE, "mnist-worker-0")
-            await world.pass_seconds(TEN_MINUTES)
-            assert world.uid("mnist-worker-0") == old
-            assert world.state() == "Running"
-            world.lingering.clear()
-            await world.until(lambda: world.uids().get("mnist-worker-0", old) != old)
-            await world.runs(1)
-
-
 def of_a_rival(job: str, uid: str) -> dict[str, Any]:
     """A worker as training-operator would make it for this very job."""
     owner = {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "name": job, "uid": uid, "controller": True}

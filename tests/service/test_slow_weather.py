@@ -135,18 +135,6 @@ async def test_each_answer_takes_two_seconds():
         await _is_well(world)
 
 
-async def test_the_api_server_stands_still_for_twenty_seconds_and_comes_back(world: World):
-    for number in range(JOBS):
-        world.apply(TRAININGJOBS, a_training_job(f"job-{number}", workers=WORKERS - 1))
-    await world.until(lambda: world.count("SlotsAssigned") > JOBS // 2)
-    world.store.outage.begin()
-    await world.pass_seconds(20)
-    world.store.outage.end()
-    for number in range(JOBS):
-        await world.phase("Running", name=f"job-{number}")
-    await _is_well(world)
-
-
 async def test_a_status_that_is_not_written_in_time_is_reported_until_it_is_written():
     stuck = Stuck()
     async with World(weather=lambda author: stuck if author == "status" else None) as world:

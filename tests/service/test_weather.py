@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from shared.cluster.kinds import CONFIGMAPS, PODS, SERVICES
-from shared.errors import Conflict, Refused, Transient
+from shared.errors import Refused, Transient
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.policies.retries import LONGEST_EFFECT_SECONDS
@@ -118,14 +118,6 @@ async def test_what_was_made_by_a_call_whose_answer_was_lost_is_no_conflict(worl
     await world.start("watcher")
     await world.running()
     assert world.count("EffectRefused") == 0
-
-
-async def test_the_last_status_is_written_whatever_it_meets(world: World):
-    await world.trains(workers=1, cleanPodPolicy="None")
-    await world.quiet()
-    world.store.faults.fail_next("patch", Conflict("409"), plural="trainingjobs", times=3)
-    world.exit_codes["resnet-launcher"] = 0
-    await world.phase("Succeeded")
 
 
 async def test_training_goes_on_and_nothing_is_failed_during_a_long_outage(world: World):

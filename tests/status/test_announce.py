@@ -84,20 +84,15 @@ def test_each_tells_of_the_event_that_brought_it_about():
 
 
 @pytest.mark.parametrize(
-    ("end", "reason", "warning"),
+    ("end", "reason", "warning", "why"),
     [
-        (JobSucceeded(reason="TrainingJobSucceeded"), "TrainingJobSucceeded", False),
-        (JobFailed(reason="LauncherLost", message="it vanished"), "TrainingJobFailed", True),
+        (JobSucceeded(reason="TrainingJobSucceeded"), "TrainingJobSucceeded", False, "the job succeeded"),
+        (JobFailed(reason="LauncherLost", message="it vanished"), "TrainingJobFailed", True, "it vanished"),
     ],
 )
-def test_the_end(end: AnyEvent, reason: str, warning: bool):
+def test_the_end(end: AnyEvent, reason: str, warning: bool, why: str):
     (step,) = news(a_running_job(), end)
-    assert (step.reason, step.warning) == (reason, warning)
-
-
-def test_a_failure_says_why():
-    (step,) = news(a_running_job(), JobFailed(reason="TrainingJobFailed", message="the launcher exited with 3 (Error)"))
-    assert step.message == "the launcher exited with 3 (Error)"
+    assert (step.reason, step.warning, step.message) == (reason, warning, why)
 
 
 def test_facts_that_change_nothing_for_people_are_not_announced():

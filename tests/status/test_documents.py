@@ -136,7 +136,12 @@ def request_documents(events: list[AnyEvent], key: JobKey = KEY) -> dict[str, di
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_job_at_each_stage(stage: str):
-    assert_golden(f"status/{stage}", document(*STAGES[stage]))
+    status = document(*STAGES[stage])
+    assert_golden(f"status/{stage}", status)
+    # Their definition requires these.
+    assert set(status["replicaStatuses"]) == {"Launcher", "Worker"}
+    assert isinstance(status["restartCount"], int)
+    assert all(known["reason"] and known["status"] in ("True", "False") for known in status["conditions"])
 
 
 @pytest.mark.parametrize("stage", REQUESTS)
@@ -147,21 +152,6 @@ def test_a_request_at_each_stage(stage: str):
 def test_a_request_without_its_job_says_so():
     waiting = JobKey(KEY.namespace, KEY.name, NO_UID)
     assert_golden("status/request_without_job", request_documents([scale_out(2, owned=False)], waiting))
-
-
-@pytest.mark.parametrize("stage", STAGES)
-def test_what_their_crd_requires_is_always_there(stage: str):
-    status = document(*STAGES[stage])
-    assert isinstance(status["conditions"], list)
-    assert set(status["replicaStatuses"]) == {"Launcher", "Worker"}
-    assert isinstance(status["restartCount"], int)
-
-
-@pytest.mark.parametrize("stage", STAGES)
-def test_no_condition_is_without_a_reason(stage: str):
-    for condition in document(*STAGES[stage])["conditions"]:
-        assert condition["reason"], condition
-        assert condition["status"] in ("True", "False")
 
 
 @pytest.mark.parametrize(
@@ -186,14 +176,6 @@ def test_a_waiting_request_says_what_it_waits_for(problems: tuple[Problem, ...],
     assert document["conditions"][-1]["message"] == message
 
 
-def test_counts_stay_right_after_the_end_and_the_clean_up():
-    before, after = document(*STAGES["succeeded"]), document(*STAGES["cleaned_up"])
-    assert before["replicaStatuses"]["Launcher"] == {"active": 0, "succeeded": 1, "failed": 0}
-    assert after["replicaStatuses"]["Launcher"] == before["replicaStatuses"]["Launcher"]
-    assert after["replicaStatuses"]["Worker"]["active"] == 0
-    assert after["currentWorkers"] == []
-
-
 def test_a_job_without_pods_shows_no_workers():
     going = pods(*(worker(index, version=40, deleting=True) for index in range(3)))
     suspending = [*a_running_job(workers=3), JobSuspending(reason="JobSuspended"), going]
@@ -206,12 +188,6 @@ def test_a_job_without_pods_shows_no_workers():
         after = document(*story)
         assert (after["workers"], after["currentWorkers"], after["targetWorkers"]) == ("0/0", [], [])
         assert (after["replicas"], after["replicaStatuses"]["Worker"]["active"]) == (0, 0)
-
-
-def test_the_scaler_is_named_while_it_works_and_no_longer():
-    assert document(*STAGES["scaling_out"])["currentScaler"] == "ScaleOut:team-a/scaleout-request-1"
-    for stage in ("running", "scaled_out", "scaling_failed", "failed"):
-        assert document(*STAGES[stage])["currentScaler"] is None
 
 
 def running_message(*events: AnyEvent) -> str:
@@ -253,20 +229,9 @@ def test_a_lost_worker_that_is_not_missed_is_not_told_while_another_comes_back()
     assert running_message(*running, failed, smaller, has_it, deleted) == ""
 
 
-def test_workers_are_shown_as_current_of_target():
-    shown = {
-        stage: document(*STAGES[stage])["workers"] for stage in ("created", "running", "scaling_out", "scaling_in")
-    }
-    assert shown == {"created": "0/2", "running": "2/2", "scaling_out": "2/4", "scaling_in": "2/2"}
-
-
-def test_times_are_whole_seconds_of_the_events_that_caused_them():
+def test_times_are_whole_seconds():
     assert whole_seconds("2030-01-01T10:20:30.999Z") == "2030-01-01T10:20:30Z"
     assert whole_seconds("") is None
-    status = document(*STAGES["running"])
-    assert status["startTime"] == "2030-01-01T00:00:02Z"
-    assert status["completionTime"] is None
-    assert {condition["lastTransitionTime"][-1] for condition in status["conditions"]} == {"Z"}
 
 
 def test_a_document_is_the_same_bytes_for_the_same_job():

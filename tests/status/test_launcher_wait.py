@@ -82,16 +82,21 @@ def test_the_limit_of_the_job_itself_has_precedence():
 def attempts_without_a_node(count: int) -> list[AnyEvent]:
     """So many attempts of one job that ended because its launcher found no node; the next one waits for its own."""
     events = a_job_whose_launcher_waits(restart="OnFailure")
+    made = [launcher(), worker(0), worker(1)]
     for number in range(1, count + 1):
+        gone = PodsGone(uids=tuple(pod.uid for pod in made))
+        made = [
+            of_attempt(number, pod) for pod in (launcher(phase="Pending", reason="Unschedulable"), worker(0), worker(1))
+        ]
         events += [
             JobRestarting(reason="LauncherUnschedulable", counted=False),
             SlotsReleased(slots=(Slots(number - 1, WORKER, ((0, 1),)), Slots(number - 1, LAUNCHER, ((0, 0),)))),
-            PodsGone(uids=tuple(given(*events).job.pods.views)),
+            gone,
             JobRestarted(attempt=number, counted=False),
             SlotsAssigned(slots=(Slots(number, WORKER, ((0, 1),)),)),
-            pods(*(of_attempt(number, worker(index)) for index in (0, 1))),
+            pods(*made[1:]),
             SlotsAssigned(slots=(Slots(number, LAUNCHER, ((0, 0),)),)),
-            pods(of_attempt(number, launcher(phase="Pending", reason="Unschedulable"))),
+            pods(made[0]),
         ]
     return events
 

@@ -9,8 +9,8 @@ from services.status.core.effects import Announce
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import ScaleSucceeded
 from shared.job.events.scheduler import SlotsAssigned
-from shared.job.events.status import JobCreated, JobFailed, JobRunning, JobScaling, JobSucceeded
-from shared.job.events.watcher import JobObserved, LauncherLost, ScaleRequested
+from shared.job.events.status import JobCreated, JobRunning, JobScaling, JobSucceeded
+from shared.job.events.watcher import JobObserved, ScaleRequested
 from shared.job.naming import Uid
 from shared.job.spec import LAUNCHER, Problem
 from shared.job.state import Job
@@ -105,24 +105,3 @@ def test_scaling_names_the_clients_that_asked_for_it_if_they_are_known():
     edit = replace(observed(a_spec(3), generation=2), by=(Actor("kubectl", "Update", "scale"),))
     (request,) = given(*a_running_job(workers=2), edit).job.scaling.requests.values()
     assert [*map(str, request.by)] == ["kubectl (scale)"]
-
-
-@pytest.mark.parametrize(
-    ("events", "reason"),
-    [
-        pytest.param([pods(launcher(version=30, phase="Failed", exits=exited(3)))], "TrainingJobFailed", id="exit 3"),
-        pytest.param(
-            [pods(launcher(version=30, phase="Failed", reason="Evicted"))], "TrainingJobEvicted", id="evicted"
-        ),
-        pytest.param([LauncherLost(uid=Uid("pod-launcher"))], "LauncherLost", id="vanished"),
-        pytest.param(
-            [pods(launcher(version=30, phase="Succeeded", exits=exited(0), deleting=True))],
-            "LauncherLost",
-            id="deleted before its end",
-        ),
-    ],
-)
-def test_a_failed_or_lost_launcher_ends_the_job_failed(events: list[AnyEvent], reason: str):
-    end = next_phase(given(*a_running_job(), *events).job)
-    assert isinstance(end, JobFailed)
-    assert end.reason == reason

@@ -19,10 +19,7 @@ from services.watcher.core.budgets import (
     parts_used,
     standing,
 )
-from services.watcher.shell import Watcher
 from services.watcher.watches import Options
-from shared.errors import Transient
-from shared.eventlog import Entry
 from shared.eventlog.inspection import Space
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
@@ -46,7 +43,6 @@ from shared.job.views import PodView
 from tests.kit.builders import a_created_job, a_running_job, a_spec, launcher, observed, scale_out, worker
 from tests.kit.histories import KEY, a_history, stored
 from tests.kit.world import NAMESPACE, World, a_scale_out, a_training_job
-from tests.memory.eventlog import MemoryEventLog
 
 NEW = Job(key=KEY)
 LATER = (Problem(reason=OVER_BUDGET),)
@@ -410,31 +406,6 @@ def test_deadlines_run_on_while_an_edit_waits_and_not_while_pods_do():
     assert allowed(running(), [EDIT, CHANGE], Budgets(0), 0.0, met=Standing("room")).late
 
 
-class Unanswering(MemoryEventLog):
-    """A log that answers none of the first appends."""
-
-    left = 5
-
-    async def append(self, entry: Entry, *, expect: int) -> int:
-        if self.left:
-            self.left -= 1
-            raise Transient("no answer")
-        return await super().append(entry, expect=expect)
-
-
-class OnABadLog(Bounded):
-    def log(self, author: str) -> MemoryEventLog:
-        return (Unanswering if author == "watcher" else MemoryEventLog)(self.journal, user=author)
-
-
-async def test_a_job_pays_once_however_often_its_append_fails():
-    async with OnABadLog(Limits(per_minute=2 * A_JOB)) as world:
-        world.apply(TRAININGJOBS, a_training_job("job-0", workers=1))
-        await world.running("job-0")
-        world.apply(TRAININGJOBS, a_training_job("job-1", workers=1))
-        await world.running("job-1")
-
-
 async def test_a_request_beyond_the_budget_waits_for_its_turn_and_is_carried_out():
     async with Bounded(Limits(per_minute=A_JOB)) as world:
         await world.trains(workers=1)
@@ -466,14 +437,3 @@ async def test_a_job_whose_pods_are_recorded_late_does_not_fail_for_that():
         await asyncio.sleep(1_200)
         assert world.status(TRAININGJOBS, "resnet")["phase"] == "Running"
         assert "TimePassed" not in world.types()
-
-
-async def test_the_end_of_a_job_does_not_wait():
-    async with Bounded(Limits(per_minute=2 * A_JOB)) as world:
-        await world.trains(workers=1)
-        watcher = world._running["watcher"][0].service
-        assert isinstance(watcher, Watcher)
-        for number in range(5_000):
-            watcher._budgets.wait(a_job(number, NAMESPACE), A_JOB, asyncio.get_running_loop().time())
-        world.exit_codes["resnet-launcher"] = 0
-        await world.phase("Succeeded")

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from services.watcher.shell import Watcher
-from shared.cluster.kinds import NAMESPACES, PODS
+from shared.cluster.kinds import PODS
 from shared.errors import Transient
 from shared.eventlog import Entry
 from shared.eventlog.account import HEADS
@@ -182,20 +182,6 @@ async def test_a_deleted_job_loses_no_launcher_whichever_watch_is_first(late: bo
         there.store.collect_garbage()
         await until(lambda: "PodsGone" in there.kinds() or "LauncherLost" in there.kinds(), "the launcher's end")
         there.weather.late = False
-        await until(lambda: "JobGone" in there.kinds(), "the job's end")
-    assert "LauncherLost" not in there.kinds()
-
-
-async def test_a_namespace_that_is_deleted_takes_the_pods_first_and_no_job_loses_its_launcher():
-    there = Late()
-    namespace = {"metadata": {"name": NAMESPACE, "finalizers": ["kubernetes"]}}
-    there.store.create(NAMESPACES, "", namespace)
-    async with there.watched():
-        there.store.delete(NAMESPACES, "", NAMESPACE)
-        there.store.delete(PODS, NAMESPACE, "resnet-launcher")
-        there.store.remove(PODS, NAMESPACE, "resnet-launcher")
-        await asyncio.sleep(30)
-        there.store.delete(TRAININGJOBS, NAMESPACE, "resnet")
         await until(lambda: "JobGone" in there.kinds(), "the job's end")
     assert "LauncherLost" not in there.kinds()
 

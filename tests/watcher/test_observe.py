@@ -18,7 +18,6 @@ from shared.job.events.watcher import (
     JobObserved,
     JobOfAnother,
     JobRelabelled,
-    LauncherLost,
     PodsGone,
     PodsObserved,
     ScaleRequested,
@@ -306,22 +305,6 @@ class TestPods:
         watching.show_pods(pulls)
         assert watching.settle() == [PodsObserved(pods=(pulls,))]
 
-    def test_the_tries_to_pull_an_image_are_one_trouble_which_is_said_with_its_cause(self):
-        watching = watching_a_running_job()
-        waits = worker(1, version=90, phase="Pending", reason="ImagePullBackOff", message="Back-off pulling image")
-        pulls = replace(waits, version=91, reason="ErrImagePull", message="not found")
-        for seen in (waits, pulls):
-            watching.show_pods(seen)
-            assert watching.settle() == [PodsObserved(pods=(seen,))]
-        for version in range(92, 100, 2):
-            watching.show_pods(replace(waits, version=version))
-            assert watching.settle() == []
-            watching.show_pods(replace(pulls, version=version + 1))
-            assert watching.settle() == []
-        other = replace(waits, version=100, reason="CreateContainerConfigError", message="no secret")
-        watching.show_pods(other)
-        assert watching.settle() == [PodsObserved(pods=(other,))]
-
     def test_last_words_that_the_log_lacks_are_no_news(self):
         # Another setting left them out: the pods of all jobs would be recorded again.
         watching = watching_a_running_job()
@@ -362,12 +345,6 @@ class TestPods:
         again = replace(worker(1, version=90), uid=Uid("pod-1-again"))
         watching.show_pods(again)
         assert watching.settle() == [PodsObserved(pods=(again,)), PodsGone(uids=(Uid("pod-1"),))]
-
-    def test_a_launcher_that_vanished_before_its_end_is_lost(self):
-        watching = watching_a_running_job()
-        watching.take_pods("resnet-launcher", "resnet-worker-1")
-        watching.answer(there=True)
-        assert watching.settle() == [LauncherLost(uid=Uid("pod-launcher")), PodsGone(uids=(Uid("pod-1"),))]
 
     def test_a_launcher_whose_end_was_seen_is_gone_like_any_pod(self):
         watching = watching_a_running_job()

@@ -4,7 +4,7 @@ import msgspec
 
 from shared.job.events.watcher import ScaleRequestGone
 from shared.job.scaling import Request
-from tests.kit.builders import a_running_job, launcher, scaling_out, worker
+from tests.kit.builders import a_running_job, launcher, worker
 from tests.watcher.watching import Watching, a_request, a_resource
 
 replace = msgspec.structs.replace
@@ -30,14 +30,10 @@ def the_request(watching: Watching) -> Request:
     return request
 
 
-def test_a_request_that_is_newer_than_the_list_is_not_gone():
+def test_a_request_is_gone_if_a_list_that_is_at_least_as_new_does_not_show_it():
     watching = knowing(version=50)
     watching.cache.requests["ScaleOut"].version = 49
     assert watching.seen() == []
-
-
-def test_a_request_that_a_list_as_new_as_itself_does_not_show_is_gone():
-    watching = knowing(version=50)
     watching.cache.requests["ScaleOut"].version = 50
     assert watching.seen() == [ScaleRequestGone(uid=the_request(watching).uid)]
 
@@ -55,12 +51,3 @@ def test_in_a_restored_store_a_request_that_is_missing_is_gone_whatever_its_vers
     watching.listed(900)
     watching.settle()
     assert not watching.job().scaling.requests
-
-
-def test_a_request_recorded_without_a_version_is_gone_once_it_is_not_listed():
-    watching = Watching(*a_running_job(workers=2), *scaling_out(2))
-    watching.show(a_resource(version=1))
-    watching.show_pods(worker(0), worker(1), launcher())
-    for child in watching.job().objects.children.values():
-        watching.show_child(child)
-    assert [type(fact).__name__ for fact in watching.seen()] == ["ScaleRequestGone"]

@@ -169,14 +169,20 @@ async def test_a_status_tells_of_a_crash_beside_the_training_for_ten_minutes_aft
 def test_the_tries_to_pull_an_image_are_recorded_once_with_their_cause(failed: str):
     watching = a_watched_job()
     cause = worker(1, version=90, phase="Pending", ready=False, reason=failed, message="not found")
-    watching.show_pods(cause)
-    assert watching.settle() == [PodsObserved(pods=(cause,))]
+    for seen in (msgspec.structs.replace(cause, version=89, reason="ImagePullBackOff", message="waits"), cause):
+        watching.show_pods(seen)
+        assert watching.settle() == [PodsObserved(pods=(seen,))]
     for version in range(91, 99, 2):
         watching.show_pods(msgspec.structs.replace(cause, version=version, reason="ImagePullBackOff", message="waits"))
         assert watching.settle() == []
         watching.show_pods(msgspec.structs.replace(cause, version=version + 1))
         assert watching.settle() == []
-    waits = msgspec.structs.replace(cause, version=99, reason="ImagePullBackOff", message="waits", node="node-1")
+    other = msgspec.structs.replace(cause, version=99, reason="CreateContainerConfigError", message="no secret")
+    watching.show_pods(other)
+    assert watching.settle() == [PodsObserved(pods=(other,))]
+    watching.show_pods(msgspec.structs.replace(cause, version=100))
+    watching.settle()
+    waits = msgspec.structs.replace(cause, version=101, reason="ImagePullBackOff", message="waits", node="node-1")
     watching.show_pods(msgspec.structs.replace(waits, finalizers=("a/b",)))
     watching.settle()
     assert watching.job().pods.views[Uid("pod-1")].message == "not found"
