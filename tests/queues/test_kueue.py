@@ -167,9 +167,15 @@ async def test_another_number_of_nodes_of_a_trainjob_is_admitted_and_then_runs(o
     await operator.apply(a_train_job("stretches", runtime="elastic", nodes=1))
     await operator.comes_to("Running", TRAINJOB.resource, "stretches")
     await operator.kubectl("scale", "trainjob", "stretches", "--replicas=2")
+
+    async def admitted_anew() -> bool:
+        # The second pod may be there before Kueue has seen the new size: it then deletes the Workload and suspends.
+        found = await workload(operator, "stretches")
+        return [each["count"] for each in found["spec"]["podSets"]] == [2] and "admission" in found["status"]
+
+    await operator.until(admitted_anew, lambda: "the new size is not admitted")
     await operator.selects(of(TRAINJOB, "stretches"), "stretches-node-0-0", "stretches-node-0-1")
     await operator.comes_to("Running", TRAINJOB.resource, "stretches")
-    assert [each["count"] for each in (await workload(operator, "stretches"))["spec"]["podSets"]] == [2]
     await operator.kubectl("scale", "trainjob", "stretches", "--replicas=3")
     await operator.comes_to("Suspended", TRAINJOB.resource, "stretches")
     await operator.kubectl("delete", "trainjob", "stretches")
