@@ -320,7 +320,8 @@ async def changes(log: EventLog, namespace: str, kinds: Kinds) -> list[Change]:
     histories = Histories(
         lambda before, event, after, time: noted.note(before, event, after, At(histories.position, time))
     )
-    await fold_to_end(log, histories.fold, namespace_filters(namespace))
+    # At its seal a job would be forgotten, with what became of its changes.
+    await fold_to_end(log, lambda stored: is_seal(stored) or histories.fold(stored), namespace_filters(namespace))
     return noted.changes(kinds, lambda key: histories[key].job)
 
 

@@ -26,6 +26,7 @@ from shared.job.fold import Histories, History
 from shared.job.naming import JobKey
 from shared.job.state import Job
 from shared.job.steps import Record, Step
+from shared.job.timers import SEAL, WELL
 from shared.job.timing import next_due
 from shared.process.settings import DECIDING, Settings, complaint
 from shared.telemetry.metrics import seconds_between
@@ -208,6 +209,9 @@ class _Again:
         except Malformed:
             return
         assert isinstance(event, TimePassed), event
+        if event.timer == SEAL or event.timer.startswith(WELL):
+            # The watcher's own: by whether the installation seals, and by pods as only its cache has them.
+            return
         running = (timer for job in recent for timer in next_due(job))
         timer = next((each for each in running if (each.anchor, each.name) == (event.anchor, event.timer)), None)
         why, late = "this release has no such timer", False

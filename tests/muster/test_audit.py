@@ -19,6 +19,7 @@ from shared.job.views import Actor
 from shared.telling.causes.links import People, Person
 from shared.telling.report import report_lines, reported
 from shared.telling.why import caused
+from tests.job.test_sealing import LIFE, seal_of
 from tests.kit.builders import a_running_job, a_spec, observed
 from tests.kit.histories import KEY, log_of
 from tests.memory.eventlog import MemoryEventLog
@@ -68,6 +69,14 @@ async def test_each_wish_has_its_author_and_its_outcome(log: Log):
     assert asked[3].startswith("failed (AboveMaximum")
     assert (wrong[1], wrong[3]) == ("", "refused")
     assert deleted == [job, "", "it was deleted", "gone"]
+
+
+async def test_a_sealed_job_keeps_its_kind_and_its_outcomes(log: Log):
+    log.add(*LIFE)
+    before = await rows(log)
+    assert before[-1] == ["trainingjob/resnet", "", "it was deleted", "gone"]
+    log.add(seal_of(log._histories[KEY]))
+    assert await rows(log) == before
 
 
 async def test_what_waits_for_its_turn_is_listed_once_when_that_came(log: Log):

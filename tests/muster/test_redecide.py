@@ -18,9 +18,13 @@ from shared.eventlog import Stored
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.job.events.scaler import ScaleAccepted
 from shared.job.events.status import JobCreated
+from shared.job.events.watcher import TimePassed
+from shared.job.naming import Uid
+from shared.job.timers import SEAL, well
 from shared.process.settings import DECIDING, Settings
 from shared.telling.reading import line_of
 from tests.histories.recorded import recordings
+from tests.job.test_sealing import LIFE
 from tests.kit.builders import a_running_job, scale_in
 from tests.kit.histories import a_history, kinds_of, log_of, stored
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
@@ -115,6 +119,12 @@ def test_a_rule_that_breaks_is_counted_and_ends_nothing(monkeypatch: pytest.Monk
 def test_a_decision_with_the_settings_of_a_later_release_is_not_decided_again():
     found = redecide(a_scaled_job("9.9.9 MUSTER_PATIENCE=5"), BUILT_IN)
     assert found.obstacles == {"settings that do not decide here": 1}
+
+
+@pytest.mark.parametrize("timer", [SEAL, well(Uid("uid-2"), 3)])
+def test_a_timer_of_the_watcher_alone_is_no_difference(timer: str):
+    gone = log_of([*LIFE, TimePassed(anchor=len(LIFE), timer=timer)])
+    assert redecide(gone, BUILT_IN).whole
 
 
 def cut(log: list[Stored]) -> list[Stored]:
