@@ -200,6 +200,25 @@ async def test_a_scale_out_waits_for_quota_and_grows_the_job_in_place(operator: 
     await end(operator, "grows")
 
 
+async def test_a_job_by_capacity_begins_with_quota_for_its_minimum_and_grows_by_the_rest_at_once(operator: Operator):
+    await operator.apply(a_training_job("beside", workers=1))
+    await operator.comes_to("Running", TRAININGJOBS, "beside")
+    await operator.apply(a_training_job("fits", workers=3, elasticity={"size": "Capacity"}))
+    await operator.members("fits", "fits-worker-0")
+    await operator.comes_to("Running", TRAININGJOBS, "fits")
+
+    async def asks() -> bool:
+        known = await workloads(operator, "fits")
+        return [{part["name"]: part["count"] for part in each["spec"]["podSets"]}["worker"] for each in known] == [1, 3]
+
+    await operator.until(asks, lambda: "no Workload asks for the rest")
+    assert not condition((await workloads(operator, "fits"))[-1], "Admitted")
+    await operator.kubectl("delete", "trainingjob", "beside")
+    await operator.members("fits", "fits-worker-0", "fits-worker-1", "fits-worker-2")
+    assert (await operator.job("fits")).attempt.number == 0
+    await end(operator, "fits")
+
+
 async def test_a_job_whose_label_was_changed_grows_in_the_queue_that_gave_its_quota(operator: Operator):
     await operator.apply(a_training_job("moved", workers=1))
     await operator.comes_to("Running", TRAININGJOBS, "moved")
