@@ -35,7 +35,6 @@ from tests.deploy.charts import require
 from tests.deploy.nats import NAME, Nats, Node, copies_of, running
 from tests.deploy.rendering import CHART, Document, documents, render
 from tests.kit.nats import READY, a_decision, read_to_end, risks_now, until
-from tests.security.authority import Authority
 
 ROOT = Path(__file__).parents[2]
 STRANGE = {
@@ -193,24 +192,12 @@ async def test_a_user_of_a_namespace_reads_its_copy_alone(tmp_path: Path) -> Non
 
 
 @pytest.mark.nats
-async def test_three_servers_with_tls_lose_one_after_the_other(tmp_path: Path) -> None:
-    """Each is drained or killed in its turn while events are appended: all that was acknowledged is there."""
-    async with running(Nats(tmp_path / "nats", passwords(), "--set", "nats.replicas=3")) as nats:
-        await set_up(nats.url, password=nats.users[ADMIN], tls=nats.trusted, replicas=3)
-        log = await connect(nats, "scheduler")
-        async with _all_is_kept(log) as acknowledged:
-            await _each_is_lost_once(nats, acknowledged)
+async def test_another_authority_and_the_loss_of_each_of_three_servers_cost_no_event(tmp_path: Path) -> None:
+    """The servers have their certificate first, the clients whom to trust a while later, and then all connect anew.
 
-        async def no_risk() -> bool:
-            return await risks_now(log, [node.monitoring for node in nats.nodes]) == []
-
-        await until(no_risk)
-        await log.close()
-
-
-@pytest.mark.nats
-async def test_another_authority_under_load_costs_no_event(tmp_path: Path) -> None:
-    """The servers have their certificate first, the clients whom to trust a while later, and then all connect anew."""
+    Renewed certificates are served without a restart, and connections that are there go on.  Then each server is
+    drained or killed in its turn while events are appended: all that was acknowledged is there.
+    """
     first, second, options = tmp_path / "first", tmp_path / "second", ("--set", "nats.replicas=3")
     async with running(Nats(first, passwords(), *options)) as nats:
         new = Nats(second, nats.users, *options).tls
@@ -238,6 +225,11 @@ async def test_another_authority_under_load_costs_no_event(tmp_path: Path) -> No
             await _more(acknowledged, 20)
             shutil.copy(new.ca, nats.tls.ca)
             await _each_is_lost_once(nats, acknowledged)
+
+        async def no_risk() -> bool:
+            return await risks_now(log, [node.monitoring for node in nats.nodes]) == []
+
+        await until(no_risk)
         await log.close()
 
 
@@ -266,48 +258,6 @@ async def _each_is_lost_once(nats: Nats, acknowledged: Mapping[str, int]) -> Non
         await _more(acknowledged, 20)
         node.child.start()
         await until(node.is_ready)
-
-
-@pytest.mark.nats
-async def test_renewed_certificates_are_served_without_a_restart(tmp_path: Path) -> None:
-    """To clients and to the other servers; connections that are there go on, and no append fails meanwhile."""
-    authority = Authority(tmp_path / "pki")
-    first, second = (
-        Tls(ca=authority.path, certificate=issued.certificate, key=issued.key)
-        for issued in (authority.issue("first"), authority.issue("second"))
-    )
-    options = ("--set", "nats.replicas=3,nats.tls.secret=pki")
-    async with running(Nats(tmp_path / "nats", passwords(), *options, tls=first)) as nats:
-        await set_up(nats.url, password=nats.users[ADMIN], tls=nats.trusted, replicas=3)
-        log = await connect(nats, "scheduler")
-        assert await _served(nats, first) == {"first"}
-        before = {node.child.pid for node in nats.nodes}
-        over = asyncio.Event()
-        load = asyncio.create_task(_appends(log, over))
-        for node in nats.nodes:
-            node.certify(second)
-
-        async def renewed() -> bool:
-            return await _served(nats, second) == {"second"}
-
-        await until(renewed)
-        for node in nats.nodes:
-            await until(node.is_ready)
-        assert {node.child.pid for node in nats.nodes} == before
-        over.set()
-        last = await load
-        assert last
-        assert await log.end() == last
-        await log.close()
-
-
-async def _appends(log: JetStreamEventLog, over: asyncio.Event) -> int:
-    """Append one event after the other, until it is `over`; return the sequence of the last."""
-    last = number = 0
-    while not over.is_set():
-        last = await log.append(a_decision(number=number), expect=last)
-        number += 1
-    return last
 
 
 async def _served(nats: Nats, ours: Tls) -> set[str]:

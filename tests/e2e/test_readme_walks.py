@@ -1,7 +1,6 @@
 """The walk of et-operator's README and the GPU job of mx-operator's, with kubectl, step by step.
 
-The walk shows what that page prints, but for the names of the cluster's own objects, ages, and its operator's pod.  The
-linear example of mx-operator's README and that of dl-operator's are in `test_kinds.py`: their pages print nothing.
+The walk shows what that page prints, but for the names of the cluster's own objects, ages, and its operator's pod.
 And a job that is suspended, resumed and restarted from the command line, and asked why.
 """
 

@@ -23,7 +23,7 @@ from shared.eventlog.account import LEASES, STREAM, stream_of
 from shared.eventlog.connection import Connection
 from shared.eventlog.server import NatsServer
 from shared.ports import free_port
-from tests.kit.controlplane import fake_nodes
+from tests.kit.controlplane import UNLIMITED, fake_nodes
 from tests.kit.nats import NatsCluster, until
 from tests.kit.stopping import go_on, stop
 
@@ -41,8 +41,6 @@ AT_ONCE = 25
 
 SETTINGS = {"MUSTER_DRAIN": "PT0S", "MUSTER_LOG_LEVEL": "debug", "MUSTER_SEAL_AFTER": "5"}
 """At debug a service tells of every append that was acknowledged, facts too.  Jobs are sealed amid the strikes."""
-
-RAISED = ("--kube-api-qps=1000", "--kube-api-burst=2000")
 
 
 class Replica(msgspec.Struct, frozen=True):
@@ -63,16 +61,13 @@ class Pairs(Stack):
     cluster: ControlPlane
 
     def __init__(self, data: Path) -> None:
-        more = {"kube-scheduler": RAISED, "kube-controller-manager": RAISED}
-        make: Callable[..., ControlPlane] = partial(ControlPlane, nodes=0, more=more)
+        make: Callable[..., ControlPlane] = partial(ControlPlane, nodes=0, more=UNLIMITED)
         self.audit = data / "audit.jsonl"
         super().__init__(data, make, settings=SETTINGS, audit=self.audit)
         self.nats = NatsCluster(data / "nats")
         self.replicas: list[Replica] = []
 
     async def _start_services(self) -> None:
-        # It looks for new kinds twice a minute, and until then collects nothing of theirs.
-        await self.cluster.controllers.restart()
         await self._stack.enter_async_context(fake_nodes(self.cluster, self.data, nodes=NODES))
         self._session = await self._stack.enter_async_context(
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=PROBE_SECONDS))

@@ -14,12 +14,15 @@ from devcluster.controlplane import ControlPlane
 
 PATIENCE_SECONDS = 90.0
 """For nodes to become schedulable."""
+_RAISED = ("--kube-api-qps=1000", "--kube-api-burst=2000")
+UNLIMITED = {"kube-scheduler": _RAISED, "kube-controller-manager": _RAISED}
+"""Their own limits would be what is measured: 50 requests a second for kube-scheduler, 20 for the controllers."""
 
 
-def require_control_plane() -> None:
-    """Skip the test where the programs of the control plane are missing, with the words that say what to do."""
+def require_control_plane(*more: str) -> None:
+    """Skip the test where programs of the control plane, or `more`, are missing, with the words that say what to do."""
     try:
-        for program in CONTROL_PLANE:
+        for program in (*CONTROL_PLANE, *more):
             find(program)
     except MissingProgram as missing:
         pytest.skip(str(missing))
@@ -50,8 +53,10 @@ async def fake_nodes(
 ) -> AsyncIterator[None]:
     """Nodes that take so many pods each, on which every pod runs and is ready at once, and nothing is ever run.
 
-    So many `writers` keep the API server busy with statuses of other pods.
+    So many `writers` keep the API server busy with statuses of other pods.  The controllers begin anew: they look for
+    new kinds twice a minute, and until then collect nothing of theirs.
     """
+    await plane.controllers.restart()
     kubeconfig = str(plane.kubeconfig(ADMIN))
     command = [str(find("fakenodes")), "--kubeconfig", kubeconfig, f"--nodes={nodes}", f"--pods={pods}"]
     command.append(f"--writers={writers}")

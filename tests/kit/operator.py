@@ -4,7 +4,7 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from devcluster import binaries
 from devcluster.cluster import ADMIN
 from muster.stack import Stack
 from services.status.core.documents import canonical, document_of, with_head
-from shared.cluster import Resource
+from shared.cluster import Resource, Snapshot
 from shared.cluster.kinds import PODS
 from shared.eventlog import Stored
 from shared.eventlog.account import READER
@@ -263,9 +263,14 @@ class Operator:
 
     async def pod_uids(self, job: str, namespace: str = "default") -> dict[str, str]:
         """The uids of a job's pods, by name."""
-        of_job = ("-n", namespace, "-l", f"training-job-name={job}", "-o", "json")
-        listed = json.loads(await self.kubectl("get", "pods", *of_job))
-        return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in listed["items"]}
+        return await self._listed(f"training-job-name={job}", namespace)
+
+    async def _listed(self, selector: str, namespace: str) -> dict[str, str]:
+        # It is asked again and again, and each kubectl is a process.
+        async with aclosing(self.stack.kube.watch(PODS, namespace=namespace, selector=selector)) as watch:
+            seen = await anext(watch)
+        assert isinstance(seen, Snapshot)
+        return {pod.metadata.name: pod.metadata.uid for pod in seen.objects}
 
     async def has_pods(self, job: str, *names: str) -> None:
         """Wait until these are the job's pods, and no others."""
@@ -273,8 +278,7 @@ class Operator:
 
     async def selected(self, selector: str) -> list[str]:
         """Names of the pods that a selector finds, sorted."""
-        found = await self.kubectl("get", "pods", "-l", selector, "-o", "name")
-        return sorted(name.removeprefix("pod/") for name in found.split())
+        return sorted(await self._listed(selector, "default"))
 
     async def selects(self, selector: str, *names: str) -> None:
         """Wait until a selector finds these pods, and no others."""

@@ -26,7 +26,7 @@ from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOB, TRAININGJOBS
 from shared.job.naming import JobKey, Uid
 from tests.kit.clusters import NAMESPACES
-from tests.kit.controlplane import fake_nodes
+from tests.kit.controlplane import UNLIMITED, fake_nodes
 from tests.kit.faultproxy import to_server
 from tests.kit.invariants import faults_of
 from tests.kit.operator import must_be_the_logs
@@ -50,8 +50,6 @@ QUIET_SECONDS = 0.5
 REFERENCE_QUIET_SECONDS = 3.0
 """The same of a run whose end is not known before: several cool-downs of a service."""
 
-RAISED = ("--kube-api-qps=1000", "--kube-api-burst=2000")
-
 Connect = Callable[..., Awaitable[KubeCluster]]
 Connects = Callable[[str], Connect]
 """By service, what connects it to the cluster."""
@@ -71,12 +69,9 @@ class Ground(Stack):
     cluster: ControlPlane
 
     def __init__(self, data: Path) -> None:
-        more = {"kube-scheduler": RAISED, "kube-controller-manager": RAISED}
-        super().__init__(data, partial(ControlPlane, nodes=0, more=more))
+        super().__init__(data, partial(ControlPlane, nodes=0, more=UNLIMITED))
 
     async def _start_services(self) -> None:
-        # It looks for new kinds twice a minute, and until then collects nothing of theirs.
-        await self.cluster.controllers.restart()
         await self._stack.enter_async_context(fake_nodes(self.cluster, self.data, nodes=1))
         self.through = await self._stack.enter_async_context(to_server(self.cluster.authority))
         self.sight = await self._stack.enter_async_context(Everything(self.cluster))

@@ -1,5 +1,9 @@
-"""Some plans of `make perturb`, and a service that takes an error for success: the comparison sees it."""
+"""Some plans of `make perturb`, a service that takes an error for success, which the comparison sees, and an old store.
 
+An etcd is restored from an older backup: what came after that never was, and versions count again from there.
+"""
+
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -7,15 +11,18 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from devcluster.binaries import MissingProgram, find
 from shared.cluster import Manifest, Resource
 from shared.cluster.kube import KubeCluster
 from shared.cluster.objects import Object
 from shared.errors import Transient
+from shared.frameworks.training_job import TRAININGJOBS
+from shared.job.fold import Histories
+from shared.job.state import Job
 from tests.kit.controlplane import require_control_plane
+from tests.kit.world import a_training_job
 from tests.perturbation.calls import WAYS
 from tests.perturbation.run import Plan, Rig, play_all
-from tests.perturbation.stage import Ground
+from tests.perturbation.stage import QUIET_SECONDS, Ground, Stage
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
 
@@ -27,18 +34,18 @@ AT_REST_SECONDS = 20.0
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def rig(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Rig]:
+async def ground(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ground]:
+    require_control_plane("fakenodes")
+    async with Ground(tmp_path_factory.mktemp("ground")) as ground:
+        yield ground
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def rig(ground: Ground, tmp_path_factory: pytest.TempPathFactory) -> Rig:
     """It knows what the scenario does when nothing is in its way."""
-    require_control_plane()
-    try:
-        find("fakenodes")
-    except MissingProgram as missing:
-        pytest.skip(str(missing))
-    folder: Path = tmp_path_factory.mktemp("perturbed")
-    async with Ground(folder) as ground:
-        rig = Rig(ground, folder / "runs")
-        await rig.learn([SCENARIO])
-        yield rig
+    rig = Rig(ground, tmp_path_factory.mktemp("runs"))
+    await rig.learn([SCENARIO])
+    return rig
 
 
 async def test_a_call_in_trouble_does_not_change_the_end(rig: Rig):
@@ -65,3 +72,64 @@ async def test_a_service_that_takes_an_error_for_success_is_seen(rig: Rig):
     outcome = await rig.play(plan, connects=lambda _: Careless.connect, patience=AT_REST_SECONDS)
     assert outcome.struck
     assert any(fault.startswith("Events ScaleIn in") for fault in outcome.faults), outcome.faults
+
+
+async def test_a_restored_store_is_noticed_and_seen_afresh(ground: Ground, tmp_path: Path):
+    async with Stage(ground, "restored", tmp_path / "stage") as stage:
+        await _suspended(stage, "edited")
+        await _suspended(stage, "deleted")
+        await stage.quiet(QUIET_SECONDS)
+        _stopped(ground)
+        shutil.copytree(ground.cluster.etcd.data, backup := tmp_path / "backup")
+        await _runs(ground)
+        await _suspended(stage, "after")
+        await stage.edit(TRAININGJOBS, "edited", {"spec": {"backoffLimit": 9}})
+        await stage.until(lambda: _backoff_limit(stage) == 9, "the edit is seen")
+        await stage.delete(TRAININGJOBS, "deleted")
+        await stage.until(lambda: _jobs(stage)["deleted"].resource.gone, "the end is seen")
+        _stopped(ground)
+        shutil.rmtree(ground.cluster.etcd.data)
+        shutil.copytree(backup, ground.cluster.etcd.data)
+        await _runs(ground)
+        await stage.until(lambda: _jobs(stage)["after"].resource.gone, "it never was")
+        await stage.until(lambda: not _jobs(stage)["deleted"].resource.gone, "it is there again")
+        await stage.until(lambda: _backoff_limit(stage) != 9, "the edit never was")
+        # And it goes on from there.
+        await _suspended(stage, "later")
+        await stage.quiet(QUIET_SECONDS)
+        assert not stage.faults()
+        resources = [job.resource for job in _jobs(stage).values()]
+        assert {each.epoch for each in resources if not each.gone} == {1}, "one restore is one epoch"
+
+
+async def _suspended(stage: Stage, name: str) -> None:
+    """A job without pods, whose nodes hear nothing of the restore."""
+    await stage.apply(TRAININGJOBS, a_training_job(name, suspend=True))
+    await stage.phase(TRAININGJOBS, name, "Suspended")
+
+
+def _stopped(ground: Ground) -> None:
+    ground.cluster.apiserver.kill()
+    ground.cluster.etcd.kill()
+
+
+async def _runs(ground: Ground) -> None:
+    await ground.cluster.etcd.run()
+    await ground.cluster.apiserver.run()
+    # As the books say: a client with a copy of the old store begins anew.
+    await ground.cluster.controllers.restart()
+    await ground.sight.anew()
+
+
+def _jobs(stage: Stage) -> dict[str, Job]:
+    """The newest life of each name, as the log has it."""
+    histories = Histories()
+    for stored in stage.journal.events:
+        histories.fold(stored)
+    return {history.job.key.name: history.job for history in histories if history.job.resource.generation}
+
+
+def _backoff_limit(stage: Stage) -> int:
+    spec = _jobs(stage)["edited"].spec
+    assert spec is not None
+    return spec.backoff_limit

@@ -35,7 +35,7 @@ US, THEM = "team-a", "team-b"
 OF_ONE_TENANT = (Apply, Scale, Edit, EditRuntime, Delete, Strip, Foreign, End, Nonsense, Quota, Terminate)
 """What a tenant can do; nodes, servers and replicas are everybody's."""
 
-PAIRS = int(os.environ.get("MUSTER_PAIRS", "16"))
+PAIRS = int(os.environ.get("MUSTER_PAIRS", "8"))
 CHUNK = 8
 
 UID = re.compile(r"[0-9a-f]{8}-0000-4000-8000-000000000000")

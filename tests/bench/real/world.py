@@ -32,7 +32,7 @@ from tests.bench.real.client import CallError, Client, Job, Plain, Pod, Watch, e
 from tests.bench.real.manifests import BARE_GROUP, collection, definitions, training_job
 from tests.bench.real.peers import Peer, PeerJob, Peers
 from tests.bench.real.processes import processor
-from tests.kit.controlplane import fake_nodes
+from tests.kit.controlplane import UNLIMITED, fake_nodes
 
 T = TypeVar("T")
 
@@ -42,8 +42,6 @@ _Watched = tuple[str, Any, Watch[Any]]
 NODES = 10
 PODS = 6_000
 """Of each node: ten thousand jobs of four workers are 50,000."""
-RAISED = ("--kube-api-qps=1000", "--kube-api-burst=2000")
-"""Their own limits would be what is measured: 50 requests a second for kube-scheduler, 20 for the controllers."""
 STORE = (f"--quota-backend-bytes={8 * 2**30}", "--compaction-batch-limit=10")
 """A tenant that writes 1 MB at once as fast as it can fills etcd's default of 2 GiB between two compactions.
 
@@ -138,7 +136,7 @@ class World:
     async def _enter(self) -> None:
         enter = self._stack.enter_async_context
         folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="muster-bench-")))
-        more = {"kube-scheduler": RAISED, "kube-controller-manager": RAISED, "etcd": STORE}
+        more = {**UNLIMITED, "etcd": STORE}
         self.audit = folder / "audit.jsonl"
         plane = ControlPlane(folder / "cluster", users=(*SERVICES, BARE, PEER), nodes=0, more=more, audit=self.audit)
         self._plane = plane
@@ -147,8 +145,6 @@ class World:
         await asyncio.gather(enter(plane), enter(self.nats))
         admin = await enter(Client(plane.kubeconfig(CLUSTER_ADMIN)))
         await self._prepare(admin)
-        # It looks for new kinds twice a minute, and until then asks for each owner of theirs by itself.
-        await plane.controllers.restart()
         await enter(fake_nodes(plane, folder, nodes=NODES, pods=PODS, writers=self._writers))
         await set_up(self.nats.url, user=ADMIN, password=self.nats.users[ADMIN])
         self._log = await JetStreamEventLog.connect(

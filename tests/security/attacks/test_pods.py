@@ -12,7 +12,8 @@ import pytest
 import pytest_asyncio
 
 from devcluster.controlplane import ControlPlane
-from muster.stack import SERVICES, Stack
+from muster import permissions
+from muster.stack import APPLIED, SERVICES, Stack
 from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.controlplane import require_control_plane
 from tests.kit.operator import Operator, a_job
@@ -87,3 +88,31 @@ async def test_a_second_attempt_has_another_key(operator: Operator):
     assert before != after
     await operator.phase("Running", TRAININGJOBS, JOB)
     await operator.delete(JOB)
+
+
+SAID = "nodes are not watched"
+WATCHER = f"system:serviceaccount:{permissions.HOME}:watcher"
+
+
+async def test_a_watcher_that_may_not_see_nodes_says_so_once_and_works(operator: Operator):
+    """An administrator may withhold that right: everything else works as before."""
+    stack, watcher = operator.stack, operator.stack.services["watcher"]
+    kept = permissions.rules("watcher", permissions.HOME)
+    await stack.kube.patch(APPLIED["ClusterRole"], "", permissions.role("watcher"), {"rules": kept})
+
+    async def withheld() -> bool:
+        # It ends with an error for a no, which `fails` asks for.
+        await operator.kubectl("auth", "can-i", "list", "nodes", "--as", WATCHER, fails=True)
+        return True
+
+    await operator.until(withheld, lambda: "the watcher may still list nodes")
+    watcher.kill()
+    watcher.start()
+
+    async def told() -> bool:
+        return SAID in watcher.log.read_text()
+
+    await operator.until(told, lambda: "the watcher never said it")
+    await operator.apply(a_job("blind", "sleep 0.5", workers=1))
+    await operator.phase("Succeeded", TRAININGJOBS, "blind")
+    assert watcher.log.read_text().count(SAID) == 1
