@@ -38,50 +38,46 @@ def write_head(world: World, name: str = "resnet", **fields: object) -> None:
     world.store.patch(TRAININGJOBS, NAMESPACE, name, {"status": {"history": fields}}, subresource="status")
 
 
-async def test_a_head_that_log_and_checkpoint_contradict_holds_the_job_and_stays_until_a_person_accepts_it(
-    world: World,
-):
-    await world.trains(workers=1)
-    await world.quiet()
-    right, last = head(world), len(world.journal.events)
-    theirs = f"{last}:{'0' * 64}"
-    write_head(world, sequence=last, hash="0" * 64)
-    await world.until(lambda: world.count("HistoryDisputed") == 1)
-    world.apply(SCALEOUTS, a_scale_out(1))
-    await world.quiet()
-    assert head(world) == theirs, "the resource is not overwritten"
-    kept = await (await MemoryEventLog(world.journal).bucket(HEADS)).get(uid_of(world))
-    assert kept is not None
-    assert kept.value.decode() == f"memory/{right}"
-    assert world.status(SCALEOUTS, "out") == {}
-    for runtime in world.runtimes():
-        (held,) = runtime.held().values()
-        assert right in held, "both sides are named"
-        assert theirs in held
-    world.annotate("resnet", {"muster.dev/accept-history": theirs})
-    await world.phase("ScaleSucceeded", SCALEOUTS, "out")
-    await going_on(world)
-    assert int(head(world).split(":")[0]) >= int(right.split(":")[0])
-    assert (world.count("HistoryDisputed"), world.count("HistoryBroken")) == (1, 0)
-
-
-async def test_what_only_the_status_said_goes_with_the_head_that_a_person_accepts(world: World):
-    world.apply(TRAININGJOBS, a_training_job(workers=1))
-    await world.running()
-    await world.quiet()
-    forged = {
-        "history": {"sequence": len(world.journal.events), "hash": "0" * 64},
-        "completionTime": "2029-01-01T00:00:00Z",
-        "replicaStatuses": {"Evaluator": {"active": 7}},
-    }
-    world.store.patch(TRAININGJOBS, NAMESPACE, "resnet", {"status": forged}, subresource="status")
-    await world.until(lambda: world.count("HistoryDisputed") == 1)
-    world.annotate("resnet", {"muster.dev/accept-history": head(world)})
-    await going_on(world)
-    await world.quiet()
-    status = world.status(TRAININGJOBS, "resnet")
-    assert "completionTime" not in status
-    assert [*status["replicaStatuses"]] == ["Launcher", "Worker"]
+async def test_a_head_that_log_and_checkpoint_contradict_holds_the_job_until_a_person_accepts_it_and_is_repaired_once():
+    async with World() as world:
+        await world.trains(workers=1)
+        await world.quiet()
+        right, last = head(world), len(world.journal.events)
+        theirs = f"{last}:{'0' * 64}"
+        forged = {
+            "history": {"sequence": last, "hash": "0" * 64},
+            "completionTime": "2029-01-01T00:00:00Z",
+            "replicaStatuses": {"Evaluator": {"active": 7}},
+        }
+        world.store.patch(TRAININGJOBS, NAMESPACE, "resnet", {"status": forged}, subresource="status")
+        await world.until(lambda: world.count("HistoryDisputed") == 1)
+        world.apply(SCALEOUTS, a_scale_out(1))
+        await world.quiet()
+        assert head(world) == theirs, "the resource is not overwritten"
+        kept = await (await MemoryEventLog(world.journal).bucket(HEADS)).get(uid_of(world))
+        assert kept is not None
+        assert kept.value.decode() == f"memory/{right}"
+        assert world.status(SCALEOUTS, "out") == {}
+        for runtime in world.runtimes():
+            (held,) = runtime.held().values()
+            assert right in held, "both sides are named"
+            assert theirs in held
+        world.annotate("resnet", {"muster.dev/accept-history": theirs})
+        await world.phase("ScaleSucceeded", SCALEOUTS, "out")
+        await going_on(world)
+        assert int(head(world).split(":")[0]) >= int(right.split(":")[0])
+        assert (world.count("HistoryDisputed"), world.count("HistoryBroken")) == (1, 0)
+        # What only the status said goes with it.
+        status = world.status(TRAININGJOBS, "resnet")
+        assert "completionTime" not in status
+        assert [*status["replicaStatuses"]] == ["Launcher", "Worker"]
+        await world.quiet()
+    counted = Counted()
+    async with World(
+        of=world, journal=world.journal, weather=lambda author: counted if author == "status" else None
+    ) as again:
+        await again.pass_seconds(100)
+        assert [call.verb for call in counted.calls if call.plural == "trainingjobs"] == ["get"]
 
 
 BEGINNINGS = ("JobCreated", "JobRunning", "ScaleRequested", "ScaleAccepted", "SlotsAssigned")
@@ -121,24 +117,6 @@ async def test_a_finished_job_costs_the_next_status_service_no_call():
         await world.pass_seconds(100)
         assert [call for call in counted.calls if call.plural != "events"] == []
         assert resource(world) == before
-
-
-async def test_a_head_that_was_accepted_is_repaired_once_and_not_at_each_start():
-    async with World() as first:
-        first.apply(TRAININGJOBS, a_training_job(workers=1))
-        await first.running()
-        await first.quiet()
-        write_head(first, sequence=len(first.journal.events), hash="0" * 64)
-        await first.until(lambda: first.count("HistoryDisputed") == 1)
-        first.annotate("resnet", {"muster.dev/accept-history": head(first)})
-        await going_on(first)
-        assert not head(first).endswith("0" * 64)
-    counted = Counted()
-    async with World(
-        of=first, journal=first.journal, weather=lambda author: counted if author == "status" else None
-    ) as world:
-        await world.pass_seconds(100)
-        assert [call.verb for call in counted.calls if call.plural == "trainingjobs"] == ["get"]
 
 
 def kept_of(world: World) -> set[str]:
@@ -187,16 +165,11 @@ async def test_a_start_looks_only_for_what_is_kept_of_jobs_that_closed_since_the
         await world.pass_seconds(10)
         assert (uid in kept_of(world)) == there
         world.journal.buckets[HEADS] |= {key: kept[key] for key in kept if key != SWEPT}
-
-
-async def test_nothing_is_kept_of_jobs_that_closed_in_a_restored_log_whatever_was_noted_before(world: World):
-    uid = await a_finished_job(world)
-    await world.kill("status")
-    identity = await world.log("status").identity()
-    await (await world.log("status").bucket(HEADS)).put(SWEPT, f"{identity}/999999".encode())
-    world.delete(TRAININGJOBS, "resnet")
-    await world.until(lambda: closed(world.life(uid)))
-    await world.start("status")
+    # A note beyond the end is of a log that was restored since.
+    await (await world.log("status").bucket(HEADS)).put(
+        SWEPT, f"{await world.log('status').identity()}/999999".encode()
+    )
+    await world.restart("status")
     await world.pass_seconds(10)
     assert uid not in kept_of(world)
 
@@ -215,34 +188,6 @@ async def test_the_last_head_of_a_job_that_is_gone_stays_if_the_log_contradicts_
         await world.pass_seconds(10)
         assert uid in kept_of(world)
         assert world.count("JobSealed") == 0
-
-
-class RefusedOnce(MemoryEventLog):
-    """A log whose bucket of checkpoints refuses the first deletion."""
-
-    async def bucket(self, name: str) -> Bucket:
-        bucket = await super().bucket(name)
-        delete, refused = bucket.delete, False
-
-        async def refusing(key: str, *, expect: int | None = None) -> None:
-            nonlocal refused
-            if not refused:
-                refused = True
-                raise Refused("no permission", reason="Forbidden")
-            await delete(key, expect=expect)
-
-        bucket.delete = refusing  # type: ignore[method-assign]
-        return bucket
-
-
-async def test_jobs_are_sealed_once_the_bucket_refuses_no_more():
-    journal = MemoryJournal(most=MOST_EVENTS)
-    logs = {author: (RefusedOnce if author == "status" else MemoryEventLog)(journal, user=author) for author in AUTHORS}
-    async with World(seal_after=1, journal=journal, logs=logs) as world:
-        uid = await a_finished_job(world)
-        world.delete(TRAININGJOBS, "resnet")
-        await world.until(lambda: world.count("JobSealed") == 1)
-        assert uid not in kept_of(world)
 
 
 async def test_a_gone_job_is_cleaned_up_although_its_last_head_is_not_in_the_log(world: World):
@@ -278,8 +223,28 @@ async def test_a_gone_job_whose_loss_a_person_accepted_keeps_no_checkpoint_that_
     await world.until(lambda: uid not in kept_of(world))
 
 
+class RefusedOnce(MemoryEventLog):
+    """A log whose bucket of checkpoints refuses the first deletion."""
+
+    async def bucket(self, name: str) -> Bucket:
+        bucket = await super().bucket(name)
+        delete, refused = bucket.delete, False
+
+        async def refusing(key: str, *, expect: int | None = None) -> None:
+            nonlocal refused
+            if not refused:
+                refused = True
+                raise Refused("no permission", reason="Forbidden")
+            await delete(key, expect=expect)
+
+        bucket.delete = refusing  # type: ignore[method-assign]
+        return bucket
+
+
 async def test_a_job_is_sealed_once_it_is_gone_for_its_time_and_every_service_lets_go_of_it():
-    async with World(seal_after=30) as world:
+    journal = MemoryJournal(most=MOST_EVENTS)
+    logs = {author: (RefusedOnce if author == "status" else MemoryEventLog)(journal, user=author) for author in AUTHORS}
+    async with World(seal_after=30, journal=journal, logs=logs) as world:
         uid = await a_finished_job(world)
         await world.pass_seconds(60)
         assert all(timer["timer"] != "Seal" for timer in timers_of(world)), "it is there"

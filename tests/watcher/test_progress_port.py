@@ -191,6 +191,8 @@ async def test_who_is_no_pod_of_this_namespace_is_turned_away(tmp_path: Path):
         assert (await site.post(A_REPORT, token="another"))[1]["reason"] == "Unauthorized"
         theirs = site.url.replace("/team-a/", "/team-b/")
         assert (await site.post(A_REPORT, url=theirs))[0] == 401
+        site.api.audiences = ("https://kubernetes.default.svc",)
+        assert (await site.post(A_REPORT))[0] == 401, "a token for the API server is none for this port"
         assert not site.taken.bodies
 
 
@@ -201,12 +203,6 @@ async def test_the_api_server_is_asked_about_tokens_for_jobs_alone_that_there_ar
             assert (await site.post(A_REPORT, token=f"token-{number}", url=url))[0] == 404
         assert site.api.asked == 0
         assert (await site.post(A_REPORT))[0] == 200
-
-
-async def test_a_token_for_the_api_server_is_no_token_for_this_port(tmp_path: Path):
-    async with a_site(tmp_path) as site:
-        site.api.audiences = ("https://kubernetes.default.svc",)
-        assert (await site.post(A_REPORT))[0] == 401
 
 
 async def test_bodies_that_are_no_reports_are_refused_with_a_reason(tmp_path: Path):
