@@ -77,9 +77,8 @@ async def test_ctrl_c_ends_what_goes_on_with_130_in_at_most_a_line(
     assert (process.returncode, complaint.decode().strip()) == (130, said)
 
 
-@pytest.mark.parametrize("words", [("crds",), ("schema", "--asyncapi"), ("rbac",)], ids=" ".join)
-def test_a_reader_that_reads_no_further_gets_no_traceback(words: tuple[str, ...]):
-    with subprocess.Popen([*MUSTER, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+def test_a_reader_that_reads_no_further_gets_no_traceback():
+    with subprocess.Popen([*MUSTER, "crds"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.readline()

@@ -46,7 +46,6 @@ from shared.job.events.watcher import (
     JobGone,
     JobObserved,
     JobOfAnother,
-    LauncherLost,
     PodsGone,
     ScaleRequestGone,
     TimePassed,
@@ -339,11 +338,6 @@ async def test_the_answer_needs_no_event_of_other_jobs():
     ("events", "types"),
     [
         pytest.param(
-            [LauncherLost(uid=Uid("pod-launcher")), JobFailed(reason="LauncherLost")],
-            ["JobFailed", "LauncherLost"],
-            id="a launcher that vanished",
-        ),
-        pytest.param(
             [
                 pods(worker(1, version=30, deleting=True)),
                 TimePassed(anchor=11, timer="BelowMinimum"),
@@ -351,14 +345,6 @@ async def test_the_answer_needs_no_event_of_other_jobs():
             ],
             ["JobFailed", "TimePassed", "PodsObserved"],
             id="a worker that a person deleted",
-        ),
-        pytest.param(
-            [
-                observed(a_spec(2, least=2, word="again"), generation=1),
-                JobRestarting(reason="RestartRequested", message="a person asked for it"),
-            ],
-            ["JobRestarting", "JobObserved"],
-            id="a person's wish",
         ),
         pytest.param(
             [

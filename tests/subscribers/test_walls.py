@@ -139,15 +139,49 @@ async def still_works(server: Log, before: dict[str, Any], copy: Copy) -> None:
             pass
 
 
-async def test_nothing_is_published_beside_requests(server: Log, copy: Copy):
-    await copied(server)
-    before = await held(server)
-    async with stranger(server, copy.user) as client:
-        for target in targets(copy):
-            for body in (b"", b"{}", b'{"forged":true}'):
-                await client.publish(target, body)
-        await client.flush()
-    await still_works(server, before, copy)
+async def publishes(client: Client, copy: Copy) -> None:
+    for target in targets(copy):
+        for body in (b"", b"{}", b'{"forged":true}'):
+            await client.publish(target, body)
+
+
+async def sends_answers_elsewhere(client: Client, copy: Copy) -> None:
+    """The answer about a consumer looks like the request for one."""
+    await ask(client, "CONSUMER.CREATE.JOBS.mine", consumer("mine", deliver_subject="$KV.HEADS.a"))
+    questions = ("CONSUMER.INFO.JOBS.mine", "STREAM.INFO.JOBS", "STREAM.MSG.GET.JOBS", "INFO", "CONSUMER.LIST.JOBS")
+    for target in targets(copy):
+        for question in questions:
+            await client.publish(f"$JS.API.{question}", b'{"seq":2}' * ("GET" in question), reply=target)
+        await client.publish("$JS.API.DIRECT.GET.JOBS", b'{"seq":2}', reply=target)
+
+
+async def makes_and_changes_streams(client: Client, copy: Copy) -> None:
+    for stream in ("JOBS", "KV_LEASES", "KV_HEADS", "MINE"):
+        body = json.dumps({"name": stream, "subjects": ["a.>"], "seq": 1}).encode()
+        for verb in ("CREATE", "UPDATE", "DELETE", "PURGE", "MSG.DELETE", "SNAPSHOT", "RESTORE"):
+            for prefix in ("$JS.API", LOG_API, copy.api):
+                await client.publish(f"{prefix}.STREAM.{verb}.{stream}", body, reply=client.new_inbox())
+
+
+async def reaches_for_the_feed(client: Client, copy: Copy) -> None:
+    """The consumer that feeds the copy."""
+    with pytest.raises(APIError):
+        await client.jetstream().consumer_info("JOBS", copy.feed)
+    for verb in ("DELETE", "RESET", "PAUSE", "INFO"):
+        with suppress(NatsError):
+            await client.request(f"{LOG_API}.CONSUMER.{verb}.JOBS.{copy.feed}", b'{"seq":1}', timeout=0.1)
+        with suppress(NatsError):
+            await client.request(f"$JS.API.CONSUMER.{verb}.JOBS.{copy.feed}", b"", timeout=0.1)
+
+
+async def test_what_is_published_and_asked_changes_nothing(server: Log, copy: Copy):
+    for attack in (publishes, sends_answers_elsewhere, makes_and_changes_streams, reaches_for_the_feed):
+        await copied(server)
+        before = await held(server)
+        async with stranger(server, copy.user) as client:
+            await attack(client, copy)
+            await client.flush()
+        await still_works(server, before, copy)
 
 
 async def test_a_consumer_that_sends_elsewhere_reaches_nothing(server: Log, copy: Copy):
@@ -170,34 +204,6 @@ async def test_a_consumer_that_sends_elsewhere_reaches_nothing(server: Log, copy
             config, messages = before["copies"][each]
             before["copies"][each] = (config, messages + 1)
         assert after == before | {"streams": stored}
-
-
-async def test_an_answer_that_is_sent_elsewhere_reaches_nothing(server: Log, copy: Copy):
-    """The answer about a consumer looks like the request for one."""
-    await copied(server)
-    before = await held(server)
-    async with stranger(server, copy.user) as client:
-        await ask(client, "CONSUMER.CREATE.JOBS.mine", consumer("mine", deliver_subject="$KV.HEADS.a"))
-        questions = ("CONSUMER.INFO.JOBS.mine", "STREAM.INFO.JOBS", "STREAM.MSG.GET.JOBS", "INFO", "CONSUMER.LIST.JOBS")
-        for target in targets(copy):
-            for question in questions:
-                await client.publish(f"$JS.API.{question}", b'{"seq":2}' * ("GET" in question), reply=target)
-            await client.publish("$JS.API.DIRECT.GET.JOBS", b'{"seq":2}', reply=target)
-        await client.flush()
-    await still_works(server, before, copy)
-
-
-async def test_no_stream_is_made_or_changed(server: Log, copy: Copy):
-    await copied(server)
-    before = await held(server)
-    async with stranger(server, copy.user) as client:
-        for stream in ("JOBS", "KV_LEASES", "KV_HEADS", "MINE"):
-            body = json.dumps({"name": stream, "subjects": ["a.>"], "seq": 1}).encode()
-            for verb in ("CREATE", "UPDATE", "DELETE", "PURGE", "MSG.DELETE", "SNAPSHOT", "RESTORE"):
-                for prefix in ("$JS.API", LOG_API, copy.api):
-                    await client.publish(f"{prefix}.STREAM.{verb}.{stream}", body, reply=client.new_inbox())
-        await client.flush()
-    await still_works(server, before, copy)
 
 
 async def test_leases_and_heads_are_not_read(server: Log, copy: Copy):
@@ -232,21 +238,6 @@ async def test_many_consumers_hold_up_nobody_at_the_log(server: Log, copy: Copy)
             sequence = await writer.append(a_decision("team-c"), expect=0)
             async with asyncio.timeout(5):
                 assert [event.sequence for event in (await anext(batches)).events] == [sequence]
-
-
-async def test_the_consumer_that_feeds_the_copy_is_out_of_reach(server: Log, copy: Copy):
-    await copied(server)
-    before = await held(server)
-    async with stranger(server, copy.user) as client:
-        js = client.jetstream()
-        with pytest.raises(APIError):
-            await js.consumer_info("JOBS", copy.feed)
-        for verb in ("DELETE", "RESET", "PAUSE", "INFO"):
-            with suppress(NatsError):
-                await client.request(f"{LOG_API}.CONSUMER.{verb}.JOBS.{copy.feed}", b'{"seq":1}', timeout=0.1)
-            with suppress(NatsError):
-                await client.request(f"$JS.API.CONSUMER.{verb}.JOBS.{copy.feed}", b"", timeout=0.1)
-    await still_works(server, before, copy)
 
 
 async def test_a_consumer_has_at_most_as_much_under_way_as_any_client_asks_for(server: Log, copy: Copy):
