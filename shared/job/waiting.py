@@ -12,7 +12,7 @@ from shared.job import reasons, text
 from shared.job.attempt import Vacancy
 from shared.job.conditions import Condition, holds
 from shared.job.events.event import At
-from shared.job.naming import Slot
+from shared.job.naming import Slot, secret_name
 from shared.job.policies import capacity, gangs, nodes, quota, replacement, stalls
 from shared.job.policies.retries import restart_delay
 from shared.job.spec import LAUNCHER, WORKER
@@ -218,6 +218,10 @@ def _of_pods(job: Job) -> Wait | None:
     first = next(hindered, None)
     if first is not None:
         message = text.with_words(f"{first.name}: {first.reason}", first.message)
+        if f'"{secret_name(job.key, job.attempt.number)}" not found' in first.message:
+            # The pods that run have its keys, so that none is made in its place.
+            restart = f"`muster restart {job.resource.kind.lower()}/{job.key.name}`"
+            message = text.ends(f"{message}; it was deleted, and only another attempt gets new keys: {restart}")
         wait = _of_slot(job, first.slot, first.reason, message, first, usual=False)
         return _with_members(job, wait) if first.role == WORKER and capacity.began(job) else wait
     refused = _of_refusals(job, *_PREVENTS)

@@ -29,6 +29,7 @@ from tests.kit.groups import a_group_spec
 from tests.kit.replicas import a_created_replicated_job, a_replicated_spec, a_running_replicated_job, ended, replica
 from tests.kit.stories import given
 
+NO_KEYS = 'MountVolume.SetUp failed for volume "muster-ssh" : secret "resnet-ssh-uid-1-0" not found'
 OF_LAUNCHER = Slots(0, LAUNCHER, ((0, 0),))
 CREATING = {"phase": "Pending", "reason": "ContainerCreating"}
 REPLACED = SlotsAssigned(slots=(workers(2),), replaces=(workers(1),), reason="WorkersReplaced")
@@ -65,6 +66,13 @@ def lost(**more: object) -> list[AnyEvent]:
             "CreateContainerConfigError",
             "resnet-worker-2: CreateContainerConfigError: no secret",
             id="a replacement cannot start while the job runs",
+        ),
+        pytest.param(
+            [*a_created_job(2), pods(worker(0, phase="Pending", reason="FailedMount", message=NO_KEYS), worker(1))],
+            "FailedMount",
+            f"resnet-worker-0: FailedMount: {NO_KEYS}; it was deleted, and only another attempt gets new keys: "
+            "`muster restart trainingjob/resnet`",
+            id="a person deleted the Secret that Muster made",
         ),
         pytest.param(
             [*lost(), pods(worker(2, **CREATING))],
