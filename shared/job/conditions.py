@@ -56,9 +56,12 @@ def holds(conditions: tuple[Condition, ...], kind: str) -> bool:
     return False
 
 
-def no_longer(conditions: tuple[Condition, ...], kind: str, reason: str, at: At) -> tuple[Condition, ...]:
-    """The conditions with this one set to false if it was true."""
-    return with_condition(conditions, kind, at, status=False, reason=reason) if holds(conditions, kind) else conditions
+def no_longer(conditions: tuple[Condition, ...], reason: str, at: At, *kinds: str) -> tuple[Condition, ...]:
+    """The conditions with those of these types set to false that were true."""
+    for kind in kinds:
+        if holds(conditions, kind):
+            conditions = with_condition(conditions, kind, at, status=False, reason=reason)
+    return conditions
 
 
 def since(conditions: tuple[Condition, ...], kind: str) -> int:

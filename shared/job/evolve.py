@@ -195,9 +195,8 @@ def _decided(job: Job, event: Decision, at: At) -> Job:
                 job = with_attempt(job, launcher_waits=at)
             # Workers that were lost before the job was Running count from now on.
             job = with_minimum_checked(_phase(job, "Running", "Running", event, at), at)
-            for kind in ("Scaling", "Restarting"):
-                job = with_status(job, conditions=no_longer(job.status.conditions, kind, event.reason, at))
-            return with_retries(job, unplaced=0)
+            conditions = no_longer(job.status.conditions, event.reason, at, "Scaling", "Restarting")
+            return with_retries(with_status(job, conditions=conditions), unplaced=0)
         case status.JobScaling():
             return requests.scaling(_phase(job, "Scaling", "Scaling", event, at), event, at)
         case status.JobRestarting():
@@ -412,8 +411,6 @@ def _phase(job: Job, phase: Phase, kind: str, event: status.PhaseEntered, at: At
 
 
 def _finished(job: Job, phase: Phase, event: status.PhaseEntered, at: At) -> Job:
-    for kind in ("Running", "Scaling", "Restarting"):
-        job = with_status(job, conditions=no_longer(job.status.conditions, kind, event.reason, at))
-    return with_retries(
-        with_status(_phase(job, phase, phase, event, at), completion_time=at.time, ended=at), restart_wanted=0
-    )
+    conditions = no_longer(job.status.conditions, event.reason, at, "Running", "Scaling", "Restarting")
+    job = _phase(with_status(job, conditions=conditions), phase, phase, event, at)
+    return with_retries(with_status(job, completion_time=at.time, ended=at), restart_wanted=0)

@@ -145,9 +145,7 @@ def _with_drained(job: Job, event: WorkersReleased) -> Job:
 
 def interrupted(job: Job, event: JobRestarting | JobSuspending | JobSuspended | JobAdopted, at: At) -> Job:
     """The conditions of the interrupted attempt become false."""
-    conditions = job.status.conditions
-    for kind in ("Running", "Scaling", "Restarting", *MILESTONES):
-        conditions = no_longer(conditions, kind, event.reason, at)
+    conditions = no_longer(job.status.conditions, event.reason, at, "Running", "Scaling", "Restarting", *MILESTONES)
     return with_retries(with_status(with_attempt(job, below_minimum=0), conditions=conditions), restart_wanted=0)
 
 
@@ -155,7 +153,7 @@ def suspended(job: Job, event: JobSuspending | JobSuspended, at: At) -> Job:
     """The pods are deleted, or gone; conditions that `JobSuspending` made false get the reason of `JobSuspended`."""
     job = interrupted(job, event, at)
     pausing = next((known.reason for known in job.status.conditions if known.type == "Suspending" and known.status), "")
-    conditions = no_longer(job.status.conditions, "Suspending", event.reason, at)
+    conditions = no_longer(job.status.conditions, event.reason, at, "Suspending")
     if pausing:
         conditions = tuple(
             replace(known, reason=event.reason, updated=at) if known.reason == pausing else known
@@ -203,12 +201,9 @@ def attempt_ended(job: Job, event: JobRestarting, at: At) -> Job:
 
 def active_again(job: Job, event: JobCreated, at: At) -> Job:
     """The job is admitted or resumed."""
-    conditions = job.status.conditions
-    for kind in ("Suspending", "Suspended"):
-        conditions = no_longer(conditions, kind, event.reason, at)
-    return with_status(
-        job, start_time=job.status.start_time or at.time, active=job.status.active or at, conditions=conditions
-    )
+    conditions = no_longer(job.status.conditions, event.reason, at, "Suspending", "Suspended")
+    start, active = job.status.start_time or at.time, job.status.active or at
+    return with_status(job, start_time=start, active=active, conditions=conditions)
 
 
 def with_restart_wanted(job: Job, before: JobSpec | None, at: At) -> Job:
