@@ -193,20 +193,21 @@ async def test_a_scope_can_be_given_up_when_its_log_is_gone(a_site: MakeSite, tm
 BOTH = (KIND, TFJOB.name)
 
 
-@pytest.mark.parametrize("words", [{}, {"release": True}], ids=["set up with fewer kinds", "given up"])
-async def test_nothing_stays_claimed_in_kinds_that_are_no_longer_chosen(
-    a_site: MakeSite, tmp_path: Path, said: Said, words: dict[str, bool]
-):
+async def test_nothing_stays_claimed_in_kinds_that_are_no_longer_chosen(a_site: MakeSite, tmp_path: Path, said: Said):
     async with a_site(OURS) as site, NatsServer(tmp_path / "one") as one, NatsServer(tmp_path / "two") as two:
-        await set_up(settings(site, one, kinds=BOTH), options_of())
-        with pytest.raises(Refused, match=r"tfjobs\.kubeflow\.org: the whole cluster has the log"):
-            await set_up(settings(site, two, kinds=(TFJOB.name,)), options_of())
-        await set_up(settings(site, one), options_of(**words))
-        await set_up(settings(site, two, kinds=(TFJOB.name,)), options_of())
-        # It does not affect installations that set up, or give up, other kinds.
-        await set_up(settings(site, one), options_of())
-        await set_up(settings(site, one), options_of(release=True, take_scope=True))
-        assert scope.key("") in (await definition(site, "tfjobs.kubeflow.org")).metadata.annotations
+        other = settings(site, two, kinds=(TFJOB.name,))
+        # It is set up with fewer kinds, or given up.
+        for options in (options_of(), options_of(release=True)):
+            await set_up(settings(site, one, kinds=BOTH), options_of())
+            with pytest.raises(Refused, match=r"tfjobs\.kubeflow\.org: the whole cluster has the log"):
+                await set_up(other, options_of())
+            await set_up(settings(site, one), options)
+            await set_up(other, options_of())
+            # It does not affect installations that set up, or give up, other kinds.
+            await set_up(settings(site, one), options_of())
+            await set_up(settings(site, one), options_of(release=True, take_scope=True))
+            assert scope.key("") in (await definition(site, "tfjobs.kubeflow.org")).metadata.annotations
+            await set_up(other, options_of(release=True))
 
 
 async def test_it_waits_for_the_log_and_says_so(
