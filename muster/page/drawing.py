@@ -29,7 +29,7 @@ from shared.telling.why import explained
 from shared.telling.words import said
 
 
-class Told(msgspec.Struct, frozen=True, rename="camel"):
+class Told(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """An event in a sentence; of an event about several pods, one for each."""
 
     sequence: int

@@ -107,6 +107,8 @@ class Standings:
         """The latest step that the training reported since it counts as it does."""
         self._step = 0
         """The newest one."""
+        self._left = 0
+        """The latest one before a program said that it begins, until its next step."""
         self._regrouped = False
         """True if the group lost or changed something since that report."""
         self.repeats = False
@@ -114,7 +116,9 @@ class Standings:
 
     def note(self, before: Job, event: AnyEvent) -> None:
         """Note why the places of the next attempt, or of replacements, will not train for a while."""
-        self._regrouped = self._regrouped or _regroups(before, event)
+        if _regroups(before, event):
+            # A program may begin again before the restart of its container is seen.
+            self._regrouped, self._furthest, self._left = True, max(self._furthest, self._left), 0
         match event:
             case JobRestarting(reason=reason) if (cause := _of_restart(before, reason)) is not None:
                 for place, standing in self.of(before).items():
@@ -134,6 +138,7 @@ class Standings:
             return
         # Fewer steps in a group that lost nothing are a new beginning: another program, or the next epoch.
         if step >= self._furthest or (step < self._step and not self._regrouped):
+            self._left = 0 if step else max(self._furthest, self._left)
             self._furthest, self.repeats = step, False
         elif self._regrouped:
             self.repeats = True

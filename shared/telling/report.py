@@ -109,7 +109,7 @@ class Lane(msgspec.Struct, frozen=True, rename="camel"):
     """In the order of time; between two of them the job did not hold the place."""
 
 
-class Progress(msgspec.Struct, frozen=True):
+class Progress(msgspec.Struct, frozen=True, gc=False):
     """What the training said of itself at a moment."""
 
     time: str
@@ -200,17 +200,19 @@ class Life:
         self.causes = caused(key, events, self._note)
 
     def _note(self, before: Job, event: AnyEvent, after: Job, at: At) -> None:
-        self.noted.note(before, event, after, at)
+        self.ledger.note(before, event, after, at)
         if isinstance(event, ProgressReported):
+            # Most of a long history: it changes nothing else of what is noted.
             self.progress.append(Progress.of(event, at.time))
-        reason, message = str(getattr(event, "reason", "")), str(getattr(event, "message", ""))
+            return
+        self.noted.note(before, event, after, at)
         if after.status.phase != before.status.phase:
+            reason, message = str(getattr(event, "reason", "")), str(getattr(event, "message", ""))
             phase = PhaseSpan(
                 sequence=at.sequence, since=at.time, phase=after.status.phase, reason=reason, message=message
             )
             self.phases.append(phase)
         self._note_attempt(before, event, after, at)
-        self.ledger.note(before, event, after, at)
         self.losses += _losses(before, after, at)
         if after.scaling.requests is not before.scaling.requests:
             self.finished |= {uid: known for uid, known in after.scaling.requests.items() if known.over}

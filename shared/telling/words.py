@@ -1,6 +1,7 @@
 """Events in one line each, and rows as lines, for people."""
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -58,10 +59,16 @@ def said(body: bytes, tag: str) -> str:
 def details(event: AnyEvent) -> str:
     """An event's fields, without those that are empty or have their default."""
     return "  ".join(
-        _field(field.name, getattr(event, field.name))
-        for field in msgspec.structs.fields(event)
-        if field.name not in QUIET and not _goes_without_saying(getattr(event, field.name), field.default)
+        _field(name, getattr(event, name))
+        for name, default in _shown(type(event))
+        if not _goes_without_saying(getattr(event, name), default)
     )
+
+
+@cache
+def _shown(kind: type[AnyEvent]) -> tuple[tuple[str, Any], ...]:
+    """The fields of a type of event that people ask for, with their defaults."""
+    return tuple((field.name, field.default) for field in msgspec.structs.fields(kind) if field.name not in QUIET)
 
 
 def _goes_without_saying(value: Any, default: Any) -> bool:

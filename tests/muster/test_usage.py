@@ -139,6 +139,8 @@ async def test_a_program_that_begins_has_repeated_nothing_yet(log: Log):
         pytest.param([*LOST, said(10), *quiet(3), said(30)], 15, id="after a loss they do, until the end"),
         pytest.param([RESTARTED, said(10)], 3, id="a restart in its pod is a loss"),
         pytest.param([RESTARTED, said(0), said(10)], 3, id="of which the program says that it begins"),
+        pytest.param([said(0), RESTARTED, said(10)], 3, id="also before the restart is seen"),
+        pytest.param([said(0), said(50), RESTARTED, said(50)], 0, id="whose new steps are no old ones"),
         pytest.param([FAILED, said(10)], 2, id="a worker that failed is a loss"),
         pytest.param([PodsGone(uids=POD_1), said(10)], 2, id="so is one that went"),
         pytest.param(

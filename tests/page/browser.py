@@ -11,7 +11,7 @@ from typing import Any
 
 import aiohttp
 
-PATIENCE_SECONDS = 15.0
+PATIENCE_SECONDS = 60.0
 PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome") or ""
 
 

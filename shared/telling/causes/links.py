@@ -85,7 +85,7 @@ def names(people: Sequence[Person], clients: Sequence[object]) -> str:
     return f"{shown} ({programs})" if shown and programs else shown or programs
 
 
-class Link(msgspec.Struct, frozen=True, eq=False):
+class Link(msgspec.Struct, frozen=True, eq=False, gc=False):
     """One event in a chain; compared by identity, because an event may be in several chains with different words."""
 
     sequence: int

@@ -216,10 +216,12 @@ class Causes(Links):
                     self.requests[uid] = [link]
 
     def _by(self, event: Fact, here: Link) -> str:
-        actors = (
-            event.by if isinstance(event, watcher.JobObserved | watcher.JobRelabelled | watcher.ScaleRequested) else ()
-        )
-        return by(actors, self._people.of(self.job.key, here.sequence, event))
+        match event:
+            case watcher.JobObserved() | watcher.JobRelabelled() | watcher.ScaleRequested():
+                return by(event.by, self._people.of(self.job.key, here.sequence, event))
+            case watcher.JobDeleting() | watcher.JobGone():
+                return by((), self._people.of(self.job.key, here.sequence, event))
+        return ""
 
     def _nudged(self, before: Job, pod: PodView, here: Link) -> None:
         known = before.pods.views.get(pod.uid)
