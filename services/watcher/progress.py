@@ -130,11 +130,16 @@ class Reports:
         report, job = progress.read(body, pod), self.job(key)
         if self._full(key.namespace):
             raise Refused("the log has no room for progress", reason="LogFull")
-        if not progress.events(job, report):
+        if not (found := progress.events(job, report)):
             return
-        before = self._waiting.get(key)
+        before, now = self._waiting.get(key), asyncio.get_running_loop().time()
+        if isinstance(told := found[-1], ProgressReported) and told.backwards:
+            if before is None:
+                self._waiting[key] = _Waiting(report, now)
+                self._plan(key, job)
+            raise progress.goes_backwards(job, report.said)
         report = report if before is None else report.after(before.report)
-        self._waiting[key] = _Waiting(report, asyncio.get_running_loop().time())
+        self._waiting[key] = _Waiting(report, now)
         self._plan(key, job)
 
     def flush(self, key: JobKey) -> None:

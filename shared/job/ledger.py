@@ -123,7 +123,7 @@ class Standings:
             case JobRestarting(reason=reason) if (cause := _of_restart(before, reason)) is not None:
                 for place, standing in self.of(before).items():
                     self._causes.setdefault(place, cause._replace(node=standing.node))
-            case ProgressReported(step=int(step)):
+            case ProgressReported(step=int(step), backwards=False):
                 self._report(step)
             case SlotsAssigned(replaces=replaced, slots=slots) if replaced:
                 self.of(before)

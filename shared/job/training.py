@@ -27,6 +27,8 @@ class Training(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """True once this attempt reported a step."""
     checkpoint: CheckpointTaken | None = None
     """The newest one."""
+    backwards: ProgressReported | None = None
+    """The first report of this attempt that was refused because its step was done already."""
 
     @property
     def made_its_last_step(self) -> bool:
@@ -50,6 +52,14 @@ class Training(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         step += f" of {known.total}" if step and known.total is not None else ""
         part = "" if known.percentage is None else f"{known.percentage} %"
         return f"{step} ({part})" if step and part else step or part or "it began"
+
+    @property
+    def refused(self) -> str:
+        """What to do about a program that counts its steps anew; empty if it does not."""
+        if self.backwards is None:
+            return ""
+        what = "count steps over the whole training, not in each epoch"
+        return f"a report of step {self.backwards.step}, which was done before, is refused: {what}"
 
 
 def ends(report: ProgressReported) -> bool:
@@ -88,6 +98,8 @@ def told(training: Training, event: ProgressReported | CheckpointTaken, at: At) 
     """The training after its processes said something."""
     if isinstance(event, CheckpointTaken):
         return replace(training, checkpoint=event)
+    if event.backwards:
+        return replace(training, backwards=event)
     whole, began = merged(event, training.reported), begins(event)
     return replace(
         training,
@@ -101,4 +113,5 @@ def told(training: Training, event: ProgressReported | CheckpointTaken, at: At) 
 
 def regrouped(training: Training, at: At, *, anew: bool) -> Training:
     """The training after its group changed; with `anew` for another attempt, whose first step may take long."""
-    return replace(training, changed=training.changed or at, stands=at, stepped=training.stepped and not anew)
+    training = replace(training, backwards=None, stepped=False) if anew else training
+    return replace(training, changed=training.changed or at, stands=at)

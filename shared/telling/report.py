@@ -203,7 +203,7 @@ class Life:
         self.ledger.note(before, event, after, at)
         if isinstance(event, ProgressReported):
             # Most of a long history: it changes nothing else of what is noted.
-            self.progress.append(Progress.of(event, at.time))
+            self.progress += [] if event.backwards else [Progress.of(event, at.time)]
             return
         self.noted.note(before, event, after, at)
         if after.status.phase != before.status.phase:

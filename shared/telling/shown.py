@@ -183,7 +183,7 @@ def _note(job: Job, short: Summary) -> str:
         known = next((known.message for known in job.status.conditions if known.type == job.status.phase), "")
         return short.message or known
     wait = told(job)
-    return wait.sentence if wait is not None else job.training.words
+    return wait.sentence if wait is not None else "; ".join(filter(None, (job.training.words, job.training.refused)))
 
 
 def listed(histories: Histories, *, gone: bool) -> list[History]:

@@ -163,6 +163,7 @@ def _progress(job: Job) -> Iterator[str]:
     if known.checkpoint is not None:
         cost = f", {counted(known.at_stake, 'step')} before that" if known.at_stake is not None else ""
         said += [f"its newest checkpoint is of step {known.checkpoint.step}{cost}"]
+    said.append(known.refused)
     yield "; ".join(filter(None, said))
 
 

@@ -13,13 +13,15 @@ from services.watcher.core.budgets import Limits
 from services.watcher.shell import Watcher
 from services.watcher.watches import Options
 from shared.cluster.kinds import PODS
-from shared.errors import Refused
+from shared.errors import Refused, accepting
 from shared.eventlog import Entry
+from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.job.events.catalog import read_event
 from shared.job.events.watcher import ProgressReported
 from shared.job.naming import ATTEMPT, JOB_UID, ROLE, Uid
 from shared.job.views import Exit
+from shared.telling.shown import Shown
 from tests.kit.builders import a_running_job, report_body, worker
 from tests.kit.kubelet import NAMESPACE
 from tests.kit.services import AUTHORS
@@ -45,7 +47,7 @@ def recorded(world: World) -> list[ProgressReported]:
 
 
 def steps(world: World) -> list[int | None]:
-    return [event.step for event in recorded(world)]
+    return [event.step for event in recorded(world) if not event.backwards]
 
 
 async def test_a_report_is_recorded_and_those_that_follow_within_the_interval_are_merged(world: World):
@@ -139,10 +141,24 @@ async def test_after_a_scaling_the_first_step_says_that_the_group_trains_again(w
 )
 def test_a_trainer_that_lies_is_refused_with_a_reason(said: dict[str, Any], reason: str):
     pod = worker(0).uid
-    job = given(*a_running_job(), ProgressReported(pod=pod, attempt=0, step=10)).job
+    told = [ProgressReported(pod=pod, attempt=0, step=step, backwards=step < 10) for step in (10, 9)]
+    job = given(*a_running_job(), *told).job
     with pytest.raises(Refused) as refused:
         progress.events(job, progress.read(report_body(**said), pod))
     assert refused.value.reason == reason
+
+
+async def test_a_program_that_counts_anew_in_each_epoch_is_told_so_once_in_an_attempt(world: World):
+    await world.trains(workers=2)
+    for _ in range(3):
+        for step in range(1, 31):
+            with accepting("StepBackwards"):
+                report(world, current_step=step, total_steps=30)
+            await world.pass_seconds(1)
+    assert [event.step for event in recorded(world) if event.backwards] == [1]
+    assert steps(world)[-1] == 30
+    note = Shown.of(world.history(world.job().key.uid), BUILT_IN).note
+    assert note.startswith("step 30 of 30; a report of step 1, which was done before, is refused: count steps over")
 
 
 async def test_the_token_of_another_jobs_pod_and_that_of_an_earlier_attempt_report_nothing(world: World):

@@ -114,8 +114,13 @@ def _number(said: dict[str, str], names: tuple[str, ...]) -> int | None:
 
 
 def events(job: Job, report: Report, *, in_time: bool = False) -> list[Said]:
-    """What a report says that is new; `in_time`: it came before the end.  Raises `Refused` if it cannot be true."""
+    """What a report says that is new; `in_time`: it came before the end.  Raises `Refused` if it cannot be true.
+
+    Of the reports of an attempt that go backwards the first is told, with `backwards`, though it is refused as well.
+    """
     advanced, known = _believed(job, report.said, in_time=in_time), job.training.checkpoint
+    if advanced is not None and advanced.backwards:
+        return [advanced]
     found: list[Said] = []
     if report.checkpoint is not None and (known is None or known.step != report.checkpoint):
         found.append(CheckpointTaken(step=report.checkpoint, pod=report.said.pod, source="Report"))
@@ -151,9 +156,17 @@ def _believed(job: Job, said: ProgressReported, *, in_time: bool) -> ProgressRep
     if training.is_further(event, known):
         return event
     if said.pod == known.pod and said.step is not None and known.step is not None and said.step < known.step:
-        message = f"step {said.step} is before step {known.step}, and the group has not changed since"
-        raise Refused(message, reason="StepBackwards")
+        if job.training.backwards is not None:
+            raise goes_backwards(job, said)
+        return msgspec.structs.replace(event, backwards=True)
     return None
+
+
+def goes_backwards(job: Job, said: ProgressReported) -> Refused:
+    """The refusal of a report of a step that is done already."""
+    known = job.training.reported
+    message = f"step {said.step} is before step {known.step if known else 0}, and the group has not changed since"
+    return Refused(message, reason="StepBackwards")
 
 
 class _End(msgspec.Struct):

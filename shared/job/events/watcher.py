@@ -210,6 +210,8 @@ class ProgressReported(Event, frozen=True, tag="ProgressReported"):
     """Names and values as the training wrote them, the first `MOST_METRICS`."""
     waited: int = 0
     """Whole seconds since the report came: reports between two of these events are merged."""
+    backwards: bool = False
+    """True for a report that was refused: the step is done already, and the group has not changed since."""
 
 
 class CheckpointTaken(Event, frozen=True, tag="CheckpointTaken"):

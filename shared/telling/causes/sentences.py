@@ -98,7 +98,7 @@ def sentence(event: AnyEvent, before: Job, after: Job, by: str = "") -> str:
         case watcher.NodeLost() | watcher.NodeBack():
             return of_node(event, _named(event.uids, before))
         case watcher.ProgressReported():
-            return progress(before, after)
+            return after.training.refused if event.backwards else progress(before, after)
         case watcher.CheckpointTaken():
             return f"a checkpoint of step {event.step} was taken"
         case watcher.ChildrenObserved():

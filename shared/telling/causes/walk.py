@@ -164,7 +164,7 @@ class Causes(Links):
             case watcher.DisruptionNoticed() | watcher.NodeLost() | watcher.NodeBack():
                 self._keep(here, [before.pods.views[uid].slot for uid in event.uids if uid in before.pods.views])
             case watcher.ProgressReported():
-                changed = before.training.changed
+                changed = before.training.changed if not event.backwards else None
                 self._keep(here.says(here.text, self.find(changed.sequence) if changed is not None else None))
             case watcher.CheckpointTaken():
                 self._keep(here)
