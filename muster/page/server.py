@@ -184,7 +184,7 @@ def _shell(request: web.Request, title: str, view: str, without_scripts: str) ->
 
 
 def _head_of_job(request: web.Request) -> bytes:
-    waits = "<p>its events are being drawn; the timeline and the report follow</p>"
+    waits = "<p>its timeline and its report follow here once its events are drawn</p>"
     return f"{_head(request, request.match_info['name'], 'job')}{waits}".encode()
 
 

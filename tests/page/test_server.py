@@ -120,7 +120,7 @@ async def test_a_job_has_its_page_before_it_is_drawn_and_others_are_answered_mea
     for page in pages:
         text = (await page.content.readany()).decode()
         assert 'src="/secret-of-the-test/static/page.js"' in text
-        assert text.endswith("<p>its events are being drawn; the timeline and the report follow</p>")
+        assert text.endswith("<p>its timeline and its report follow here once its events are drawn</p>")
     async with browser.get(address) as jobs, browser.get(f"{address}api/jobs") as rows:
         assert jobs.status == 200
         assert (await told(rows))["rows"]
