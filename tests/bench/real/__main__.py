@@ -10,7 +10,7 @@ import uvloop
 
 from devcluster.binaries import MissingProgram
 from shared.telemetry.logs import configure
-from tests.bench.real import folding, footprint, lives, long_log, reactions, scaling, services, starts, ten_thousand
+from tests.bench.real import footprint, lives, long_log, reactions, scaling, services, starts, ten_thousand
 from tests.bench.real.peers import AdapterError, load
 from tests.bench.real.table import Figure, beside, judged, markdown
 from tests.bench.real.world import Run, progress
@@ -24,7 +24,7 @@ FIGURES = {
     "reaction": reactions.reactions,
     "crowd": reactions.in_a_crowd,
     "scale": scaling.scaling,
-    "fold": folding.folding,
+    "fold": long_log.folding,
     "services": services.each_service,
     "log": long_log.starts_over_a_long_log,
     "ten-thousand": ten_thousand.ten_thousand_jobs,

@@ -20,7 +20,7 @@ from shared.eventlog.setup import set_up
 from shared.eventlog.subject import Subject
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
-from tests.bench.fold import a_life
+from tests.bench.fold import JOBS, a_life, a_log, rate
 from tests.bench.real.processes import memory
 from tests.bench.real.services import ready
 from tests.bench.real.table import Figure
@@ -60,6 +60,12 @@ async def starts_over_a_long_log(run: Run) -> list[Figure]:
         Figure(f"{what}: from start to ready", f"{sorted(taken)[TIMES // 2]:.1f} s", goal="≤ 8 s"),
         Figure(f"{what}: memory, resident", f"{held.resident:.0f} MiB"),
     ]
+
+
+async def folding(run: Run) -> list[Figure]:
+    """How many events a service folds in a second, decoding included: needs no cluster."""
+    events, _ = rate(a_log(20 if run.quick else JOBS))
+    return [Figure("fold with decode, one core", f"{events / 1e3:.0f},000 events/s", goal="≥ 150,000")]
 
 
 async def _written(folder: Path, events: int) -> None:

@@ -3,24 +3,8 @@
 from collections import Counter
 from pathlib import Path
 
-import msgspec
-
 from tests.bench.real.world import World
-
-
-class _Object(msgspec.Struct, frozen=True):
-    resource: str = ""
-    subresource: str = ""
-    namespace: str = ""
-    name: str = ""
-
-
-class _Call(msgspec.Struct, frozen=True, rename="camel"):
-    verb: str
-    object_ref: _Object = _Object()
-
-
-_decode = msgspec.json.Decoder(_Call).decode
+from tests.kit.operator import audited
 
 Calls = Counter[str]
 """How many of each verb and resource, such as `patch trainingjobs/status`."""
@@ -49,18 +33,12 @@ class Meter:
 
 def _calls(audit: Path, namespace: str, *, after: int) -> Calls:
     """Those beyond the log's first `after` bytes, without lists, watches and what each namespace has."""
-    with audit.open("rb") as log:
-        log.seek(after)
-        *whole, _ = log.read().split(b"\n")
     found = Calls()
-    for call in map(_decode, whole):
-        of = call.object_ref
-        if (
-            call.verb not in ("watch", "list")
-            and of.namespace == namespace
-            and of.name not in ("default", "kube-root-ca.crt")
-        ):
-            found[f"{call.verb} {'/'.join(filter(None, (of.resource, of.subresource)))}"] += 1
+    for call in audited(audit, after=after):
+        of = call.get("objectRef", {})
+        counts = call["verb"] not in ("watch", "list") and of.get("name") not in ("default", "kube-root-ca.crt")
+        if counts and of.get("namespace") == namespace:
+            found[f"{call['verb']} {'/'.join(filter(None, (of['resource'], of.get('subresource'))))}"] += 1
     return found
 
 
