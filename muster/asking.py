@@ -28,10 +28,9 @@ from shared.eventlog.account import FOR_CLIENTS, SUBSCRIBER
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.frameworks.kinds import Kinds
 from shared.history_api import GROUP, KIND, PLURAL, VERSION, Question, path_of, query_of
-from shared.job.fold import Histories
 from shared.process.settings import Settings
 from shared.runtime.appends import stamp
-from shared.telling.reading import PATIENCE_SECONDS, Reading, event_of
+from shared.telling.reading import PATIENCE_SECONDS, event_of
 from shared.telling.report import Report, report_lines, reported
 from shared.telling.sealed import everything_of
 from shared.telling.targets import Asked, find, known_kinds
@@ -180,10 +179,6 @@ async def events_of(cluster: KubeCluster, asked: Asked, namespace: str, *, uid: 
     lines = (await ask(cluster, question)).splitlines()
     # A long history takes a second, in which a program may have others to answer.
     return await asyncio.to_thread(lambda: [event_of(line) for line in lines])
-
-
-def folded(events: list[Stored]) -> Histories:
-    return Reading(events).histories
 
 
 async def why(

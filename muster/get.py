@@ -161,10 +161,6 @@ class Documents:
         return msgspec.json.encode(shown).decode()
 
 
-def renderer_of(options: Options, shown: Sequence[Shown]) -> "Table | Documents":
-    return Table(options, shown) if options.output in (Output.table, Output.wide) else Documents(options)
-
-
 def _yaml(plain: Any) -> str:
     return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).rstrip()
 
@@ -207,7 +203,8 @@ async def _rendered(found: AsyncGenerator[Sequence[Shown], None], options: Optio
     selection = Selection(Question(labels=options.selector))
     async with aclosing(found):
         shown = [one for one in await anext(found) if selection.has_job(one)]
-        renderer = renderer_of(options, shown)
+        rows = options.output in (Output.table, Output.wide)
+        renderer = Table(options, shown) if rows else Documents(options)
         for text in renderer.all(shown):
             yield text
         if not options.watch:

@@ -16,7 +16,6 @@ from muster.asking import (
     Source,
     by_cluster,
     events_of,
-    folded,
     open_cluster,
     open_log,
     open_source,
@@ -36,11 +35,12 @@ from shared.job import text
 from shared.job.events.catalog import Malformed, read_event
 from shared.job.events.event import At, ChangeAttributed, EventDisowned
 from shared.job.fold import Histories
-from shared.job.naming import ACCEPT_HISTORY, JobKey, history_filters, key_of, namespace_filters, subject_of
+from shared.job.naming import ACCEPT_HISTORY, history_filters, key_of, namespace_filters, subject_of
 from shared.job.state import Job
 from shared.process.settings import Settings
 from shared.telling.changes import Change, Noted, by_of
 from shared.telling.reading import (
+    Reading,
     event_of,
     everything,
     fold_to_end,
@@ -155,8 +155,12 @@ async def lines(
     """
     async with aclosing(found):
         mine = await anext(found)
-        for line in _shown(key_of(Subject.parse(mine[0].subject)), mine, part, early):
+        key = key_of(Subject.parse(mine[0].subject))
+        mine = up_to(early, mine) if early is not None else mine
+        for line in _told(mine, part):
             yield line
+        if early is not None:
+            yield state_after(key, mine)
         if part.follow:
             async for later in found:
                 for line in _told(later, part):
@@ -170,20 +174,13 @@ def _early(part: Part) -> Callable[[Stored], bool] | None:
         return until(part.at) if part.at else None
 
 
-def _shown(key: JobKey, events: Sequence[Stored], part: Part, early: Callable[[Stored], bool] | None) -> Iterator[str]:
-    found = up_to(early, events) if early is not None else events
-    yield from _told(found, part)
-    if early is not None:
-        yield state_after(key, found)
-
-
 async def accept(asked: Asked, namespace: str, settings: Settings, *, nats: bool = False) -> None:
     """Annotate the resource with the head that raised the doubt; the watcher records that a person accepted it."""
     if asked.is_request:
         raise fail("only a job has a history to accept; name the job")
     async with open_cluster(settings) as cluster:
         if by_cluster(settings, nats=nats):
-            histories = folded(await events_of(cluster, asked, namespace))
+            histories = Reading(await events_of(cluster, asked, namespace)).histories
         else:
             async with open_log(settings) as log:
                 histories, _ = await everything(log, subjects_of(asked, namespace))

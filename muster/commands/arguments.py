@@ -191,6 +191,10 @@ JobName = Annotated[
     typer.Argument(metavar="KIND/NAME", help="the job: trainingjob/NAME, or only NAME", autocompletion=job_names),
 ]
 """A string, which the command parses with `named`: typer's help would show the name of another type."""
+OneOrAll = Annotated[
+    str,
+    typer.Argument(metavar="[KIND/NAME]", help="one job; all of the namespace without it", autocompletion=job_names),
+]
 Everywhere = Annotated[bool, typer.Option("--all-namespaces", "-A", is_eager=True, help="the jobs of all namespaces")]
 Uid = Annotated[str, typer.Option(help="an earlier job of that name, by its uid; the newest without it")]
 Nats = Annotated[

@@ -5,7 +5,17 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from muster.commands.arguments import JobName, Namespace, named, running, settings, with_options, wrong_usage
+from muster.commands.arguments import (
+    Everywhere,
+    JobName,
+    Namespace,
+    OneOrAll,
+    named,
+    running,
+    settings,
+    with_options,
+    wrong_usage,
+)
 from muster.terminal import Format
 
 LONGEST_SECONDS = 300.0
@@ -15,8 +25,6 @@ subscriber = typer.Typer(
     no_args_is_help=True,
 )
 archive = typer.Typer(help="Histories that left the log: what waits, checks, files, forgetting.", no_args_is_help=True)
-Anywhere = Annotated[bool, typer.Option("--all-namespaces", "-A", is_eager=True, help="of all namespaces")]
-OneOrAll = Annotated[str, typer.Argument(metavar="[KIND/NAME]", help="the job; all of the namespace without it")]
 OneUid = Annotated[str, typer.Option(help="of several jobs of the name, the one with this uid; the newest without it")]
 Which = Annotated[str, typer.Argument(metavar="NAMESPACE", help="whose events it reads")]
 Data = Annotated[
@@ -145,7 +153,7 @@ def remove(namespace: Which, data: Data = None) -> None:
 
 
 @archive.command("status")
-def status(namespace: Namespace = "", everywhere: Anywhere = False) -> None:
+def status(namespace: Namespace = "", everywhere: Everywhere = False) -> None:
     """Print how full the archive is, how many sealed histories wait for it, and why."""
     from muster.archive import status as shown
 
@@ -153,7 +161,7 @@ def status(namespace: Namespace = "", everywhere: Anywhere = False) -> None:
 
 
 @archive.command("verify")
-def verify(target: OneOrAll = "", namespace: Namespace = "", everywhere: Anywhere = False) -> None:
+def verify(target: OneOrAll = "", namespace: Namespace = "", everywhere: Everywhere = False) -> None:
     """Compare each archived history with its seal; exit code 1 when one differs."""
     from muster.archive import verify as verified
 
@@ -165,7 +173,7 @@ def verify(target: OneOrAll = "", namespace: Namespace = "", everywhere: Anywher
 def export(
     target: OneOrAll = "",
     namespace: Namespace = "",
-    everywhere: Anywhere = False,
+    everywhere: Everywhere = False,
     uid: OneUid = "",
     to: Annotated[
         Path | None, typer.Option("--to", metavar="FOLDER", help="a file for each job: NAMESPACE/NAME/UID.jsonl")

@@ -12,6 +12,7 @@ from muster.commands.arguments import (
     JobName,
     Namespace,
     Nats,
+    OneOrAll,
     Timeout,
     Uid,
     Wait,
@@ -48,12 +49,7 @@ def schema(
 
 
 def get(
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="[KIND/NAME]", help="one job; all of the namespace without it", autocompletion=job_names
-        ),
-    ] = "",
+    target: OneOrAll = "",
     namespace: Namespace = "",
     everywhere: Everywhere = False,
     gone: Annotated[bool, typer.Option("--gone", help="also jobs whose resource is gone")] = False,
@@ -252,12 +248,7 @@ def why(
 
 
 def report(
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="[KIND/NAME]", help="one job; all of the namespace without it", autocompletion=job_names
-        ),
-    ] = "",
+    target: OneOrAll = "",
     namespace: Namespace = "",
     everywhere: Everywhere = False,
     since: Annotated[
@@ -346,9 +337,7 @@ def trace(
 
 def ui(
     namespace: Namespace = "",
-    everywhere: Annotated[
-        bool, typer.Option("--all-namespaces", "-A", is_eager=True, help="list the jobs of all namespaces")
-    ] = False,
+    everywhere: Everywhere = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="the port on 127.0.0.1; 0 for any that is free")] = 8686,
     nats: Nats = False,
 ) -> None:

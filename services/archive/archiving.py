@@ -52,19 +52,13 @@ class ArchiveFigures(Figures):
     def __init__(self) -> None:
         super().__init__(ARCHIVER)
         self.names = False
-        self._done, self._purged = Count(DONE), Count(PURGED)
-        self._purged.add(by=0)
+        self.done, self.purged = Count(DONE), Count(PURGED)
+        self.purged.add(by=0)
         self._warnings: tuple[str, ...] = ()
         self._told = dict.fromkeys((WAITING, EVENTS, FAILING, OLDEST), 0.0)
         self.gauges = {metric: partial(self._told.__getitem__, metric) for metric in self._told}
         for what in ("archived", "purged", "removed"):
-            self._done.add(what, by=0)
-
-    def done(self, what: str, number: int = 1) -> None:
-        self._done.add(what, by=number)
-
-    def purged(self, events: int) -> None:
-        self._purged.add(by=events)
+            self.done.add(what, by=0)
 
     def tell(self, sealed: Iterable[Sealed], now: float) -> None:
         waiting = [each for each in sealed if each.waits]
@@ -223,7 +217,7 @@ class Archiver:
                 case "purge":
                     await self._purge(sealed, sealed.sequence)
                     sealed.purged = True
-                    self._figures.done("purged")
+                    self._figures.done.add("purged")
                 case "drop":
                     await self._drop(sealed, now)
         except (Refused, Conflict, ValueError) as trouble:
@@ -266,14 +260,14 @@ class Archiver:
         if fault := check.fault(sealed.seal):
             raise ValueError(f"the log differs from the seal: {fault}")
         await self._log.archive.store(subject, sealed.seal, packing.bodies(), check.row(self._kinds))
-        self._figures.done("archived")
+        self._figures.done.add("archived")
         if self._grown is not None:
             self._grown.add(sealed.key.namespace)
 
     async def _purge(self, sealed: Sealed, before: int) -> None:
         # The facts first: who reads decisions without a fact before them knows that they are being purged.
         for each in history_filters(sealed.key):
-            self._figures.purged(await self._log.archive.purge(STREAM, each, before))
+            self._figures.purged.add(by=await self._log.archive.purge(STREAM, each, before))
 
     async def _drop(self, sealed: Sealed, now: float) -> None:
         filters = history_filters(sealed.key)
@@ -322,7 +316,7 @@ class Archiver:
                         if part.number <= 1:
                             break
                         removed += await self._log.archive.purge(ARCHIVE, part.subject, part.sequence + 1)
-                self._figures.done("removed", removed)
+                self._figures.done.add("removed", by=removed)
             else:
                 self._grown.discard(namespace)
         for namespace, days in self._days.items():
@@ -345,4 +339,4 @@ class Archiver:
                     removed += await self._log.archive.purge(ARCHIVE, part.subject, part.sequence + 1)
                 if seen:
                     self._retained[namespace] = part.sequence
-        self._figures.done("removed", removed)
+        self._figures.done.add("removed", by=removed)

@@ -45,7 +45,7 @@ async def serving(settings: Settings) -> AsyncIterator[int]:
 
     def take(body: bytes) -> None:
         found = [*claims(body, kinds, groups=settings.audit_groups)]
-        figures.claimed(len(found))
+        figures.claims.add(by=len(found))
         for claim in found:
             for match in matcher.claim(claim, time.monotonic()):
                 writer.add(match)

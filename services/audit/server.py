@@ -54,25 +54,13 @@ class AuditFigures(Figures):
         self.gauges = {WAITING: lambda: 0, BYTES: lambda: 0}
         self.forced_out: Callable[[], int] = lambda: 0
         """How many found no room."""
-        self._batches, self._claims, self._attributed = Count(BATCHES), Count(CLAIMS), Count(ATTRIBUTED)
-        self._lost = Count(LOST)
+        self.batches, self.claims, self.attributed = Count(BATCHES), Count(CLAIMS), Count(ATTRIBUTED)
+        self.lost = Count(LOST)
         for reason in ("NoRoom", "QueueFull", "Refused", "Failed"):
-            self._lost.add(reason, by=0)
-
-    def answered(self, code: int) -> None:
-        self._batches.add(str(code))
-
-    def claimed(self, number: int) -> None:
-        self._claims.add(by=number)
-
-    def attributed(self) -> None:
-        self._attributed.add()
-
-    def lost(self, reason: str) -> None:
-        self._lost.add(reason)
+            self.lost.add(reason, by=0)
 
     def series(self) -> list[Series]:
-        self._lost.values["NoRoom",] = self.forced_out()
+        self.lost.values["NoRoom",] = self.forced_out()
         return super().series()
 
 
@@ -133,7 +121,7 @@ class Server:
         if request.method != "POST":
             return web.Response(status=405, text="post batches of audit events here")
         response = await self._answer(request)
-        self._figures.answered(response.status)
+        self._figures.batches.add(str(response.status))
         return response
 
     async def _answer(self, request: web.BaseRequest) -> web.Response:
@@ -208,7 +196,7 @@ class Writer:
 
     def add(self, match: Match) -> None:
         if self._bytes + match.claim.weight > MOST_WAITING_BYTES:
-            self._figures.lost("QueueFull")
+            self._figures.lost.add("QueueFull")
             return
         self._bytes += match.claim.weight
         self._queue.put_nowait(match)
@@ -229,7 +217,7 @@ class Writer:
                 await self._write(match)
             except Exception:
                 log.exception("not recorded")
-                self._figures.lost("Failed")
+                self._figures.lost.add("Failed")
 
     async def _write(self, match: Match) -> None:
         entry, tries, cleared = _entry(match), 0, self._cleared
@@ -240,7 +228,7 @@ class Writer:
             except Refused as refusal:
                 if refusal.reason in _OF_ONE_FACT:
                     log.warning("not recorded", subject=entry.subject, why=str(refusal))
-                    self._figures.lost("Refused")
+                    self._figures.lost.add("Refused")
                     return
                 log.debug("not recorded yet", why=str(refusal))
             except Conflict:
@@ -249,7 +237,7 @@ class Writer:
             except Transient as trouble:
                 pause = trouble.retry_after or pause
             else:
-                self._figures.attributed()
+                self._figures.attributed.add()
                 return
             await asyncio.sleep(pause)
             tries += 1

@@ -98,7 +98,11 @@ def mount_hosts(
     for volume, (folder, files) in folders.items():
         if any(path.startswith(f"{folder}/") for path in taken):
             continue
-        source = {"configMap": {"name": config_name(key.name), "items": _items(files)}}
+        items = [
+            {"key": source, "path": path} | ({"mode": EXECUTABLE} if path == naming.DISCOVER_HOSTS else {})
+            for path, source in files.items()
+        ]
+        source = {"configMap": {"name": config_name(key.name), "items": items}}
         _mount(pod, volume, source, [{"mountPath": folder}], container)
 
 
@@ -208,13 +212,6 @@ def _mount(pod: Document, volume: str, source: Document, mounts: list[Document],
     pod["volumes"] = [*(pod.get("volumes") or []), {"name": volume, **source}]
     mounted = chosen | {"volumeMounts": [*(chosen.get("volumeMounts") or []), *ours]}
     pod["containers"] = [mounted if known is chosen else known for known in pod["containers"]]
-
-
-def _items(files: Mapping[str, str]) -> list[Document]:
-    return [
-        {"key": source, "path": path} | ({"mode": EXECUTABLE} if path == naming.DISCOVER_HOSTS else {})
-        for path, source in files.items()
-    ]
 
 
 OMPI_HOSTS = "OMPI_MCA_orte_default_hostfile"

@@ -47,11 +47,13 @@ def pod_of(framework: PodRenderer, template: Document, context: PodContext, *, s
         if isinstance(containers := spec.get(kind), list):
             spec[kind] = [_with_gpus(container) for container in containers]
     if search:
+        dns = spec.get("dnsConfig") or {}
         domain = f"{service_name(key.name)}.{key.namespace}.svc.{context.cluster_domain}"
         spec |= {
             "hostname": context.name,
             "subdomain": service_name(key.name),
-            "dnsConfig": _dns(spec.get("dnsConfig") or {}, domain),
+            # The job's domain comes first, so that a worker's plain name resolves in its own job.
+            "dnsConfig": dns | {"searches": [domain, *(each for each in dns.get("searches") or () if each != domain)]},
         }
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
@@ -64,12 +66,6 @@ def _dns_policy(spec: Document) -> Document:
         # With ClusterFirst such a pod would ask the node's name server, which does not know pods.
         return {"dnsPolicy": "ClusterFirstWithHostNet"}
     return {"dnsPolicy": "ClusterFirst"} if spec.get("dnsPolicy") == "Default" else {}
-
-
-def _dns(theirs: dict[str, Any], search: str) -> Document:
-    """The job's domain comes first, so that a worker's plain name resolves in its own job."""
-    others = [domain for domain in theirs.get("searches") or [] if domain != search]
-    return theirs | {"searches": [search, *others]}
 
 
 def _with_gpus(container: Any) -> Any:

@@ -198,7 +198,10 @@ class PyTorchJob(KubeflowJob):
         if elastic is not None:
             self._check_size(spec, elastic, worker)
             if elastic.stretches:
-                roles = tuple(_bounded(role, elastic) if role.name == WORKER else role for role in roles)
+                bounds = {"min_replicas": elastic.least, "max_replicas": elastic.most}
+                roles = tuple(
+                    msgspec.structs.replace(role, **bounds) if role.name == WORKER else role for role in roles
+                )
             if elastic.needs_store and worker is not None and not self._tells_of_another(spec, worker.container):
                 roles = (*roles, rendezvous_role(manifest.metadata.name, worker.container))
         parsed = super().spec_of(manifest, spec, roles)
@@ -298,10 +301,6 @@ def _processes(spec: Fields, elastic: Elastic | None) -> str:
     if isinstance(value, bool) or not isinstance(value, int | str):
         return "?"
     return str(value)
-
-
-def _bounded(role: RoleSpec, elastic: Elastic) -> RoleSpec:
-    return msgspec.structs.replace(role, min_replicas=elastic.least, max_replicas=elastic.most)
 
 
 def _bound(field: str, comparison: str, message: str) -> dict[str, str]:

@@ -241,7 +241,7 @@ def request_status(job: Job, request: Request) -> Document:
     """The status of a scale request in `job`'s history."""
     conditions = [condition(known) for known in request.conditions]
     # A request has no replicas; et-operator's own definition takes no status without this field.
-    document: Document = {"phase": _request_phase(request), "conditions": conditions, "replicaStatuses": {}}
+    document: Document = {"phase": _PHASES[request.phase], "conditions": conditions, "replicaStatuses": {}}
     if request.phase == "Pending" and (reason := waiting_for(job, request)):
         created = request.conditions[0]
         document["phase"] = "Pending"
@@ -271,10 +271,7 @@ def waiting_for(job: Job, request: Request) -> str:
     return "" if quota.allows(job, quota.wanted_workers(job)) else reasons.WAITS_FOR_QUOTA
 
 
-def _request_phase(request: Request) -> str:
-    return {"Pending": "Created", "Scaling": "Scaling", "Succeeded": "ScaleSucceeded", "Failed": "ScaleFailed"}[
-        request.phase
-    ]
+_PHASES = {"Pending": "Created", "Scaling": "Scaling", "Succeeded": "ScaleSucceeded", "Failed": "ScaleFailed"}
 
 
 def _status_schema(workers: str, description: str) -> Document:

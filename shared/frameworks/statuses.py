@@ -148,7 +148,9 @@ def conditions(job: Job) -> list[Condition]:
         return [*created, *(replace(known, type="Pending", status=True) for known in created)]
     again = _replacing(job)
     attempts = [known for known in job.status.conditions if known.type == "Restarting"]
-    if again is not None and any(_newer(known, again) or (known.status and not again.status) for known in attempts):
+    if again is not None and any(
+        known.updated.sequence > again.updated.sequence or (known.status and not again.status) for known in attempts
+    ):
         # The attempt began to run after the loss, or starts.
         again = None
     shown = job.status.conditions if again is not None and again.status else waiting.conditions(job)
@@ -205,10 +207,6 @@ def _replacing(job: Job) -> Condition | None:
 def _restarting(job: Job, at: At, *, status: bool, message: str) -> Condition:
     word = "Restarting" if status else "Running"
     return Condition("Restarting", status, f"{job.resource.kind}{word}", message, at, at)
-
-
-def _newer(known: Condition, other: Condition) -> bool:
-    return known.updated.sequence > other.updated.sequence
 
 
 def _selector(framework: Replicated, job: Job, role: str) -> str:

@@ -38,7 +38,6 @@ from shared.job.naming import (
     WorkerName,
 )
 from shared.job.policies.retries import LEAST_RETRYABLE_CODE
-from shared.job.scaling import Request
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import (
     GROW_SECONDS,
@@ -492,7 +491,10 @@ def job_status(job: Job) -> Document:
         "replicaStatuses": {"Launcher": counts(job, LAUNCHER), "Worker": counts(job, WORKER)},
         "startTime": whole_seconds(job.status.start_time),
         "completionTime": whole_seconds(job.status.completion_time),
-        "currentScaler": _scaler(job, request) if request is not None else None,
+        # An edit of the job has no object.
+        "currentScaler": f"{request.kind}:{job.key.namespace}/{request.name}"
+        if request is not None and request.resize is None
+        else None,
         "restartCount": job.retries.restarts,
         "targetWorkers": job.worker_names(target),
         "currentWorkers": job.worker_names(current),
@@ -513,11 +515,6 @@ def _current(job: Job) -> SortedSet[int]:
         return job.listed_workers
     pods = job.worker_pods()
     return SortedSet(index for index in job.listed_workers if index in pods and not ended(pods[index]))
-
-
-def _scaler(job: Job, request: Request) -> str | None:
-    """The object of the open request; an edit of the job has none."""
-    return f"{request.kind}:{job.key.namespace}/{request.name}" if request.resize is None else None
 
 
 def _leaving(job: Job) -> SortedSet[int]:

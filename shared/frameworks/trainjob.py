@@ -328,11 +328,6 @@ class TrainJob(Framework):
         hosts = [*members, *launcher]
         return {HOSTFILE: "".join(f"{host}.{key.name} slots={spec.slots_per_worker}\n" for host in hosts)}
 
-    @staticmethod
-    def _rendezvous(context: PodContext) -> str:
-        """The host of the attempt's rendezvous pod; empty for an attempt that began without one."""
-        return f"{rendezvous_name(context.key)}.{context.key.name}" if context.sizes.get(RENDEZVOUS) else ""
-
     def _environment(self, manifest: Custom, spec: JobSpec, context: PodContext, policy: str) -> dict[str, str]:
         """The variables by which a pod finds its rank and the others, as upstream's plug-ins have them."""
         index, size = str(context.slot.index), str(context.sizes.get(WORKER, 0))
@@ -345,12 +340,14 @@ class TrainJob(Framework):
                     return found | {"PET_MASTER_ADDR": master, "PET_MASTER_PORT": str(PORT)}
                 least, most = elastic_bounds(elastic, spec.worker.replicas)
                 restarts = at(elastic, "maxRestarts")
+                # An attempt may have begun without a rendezvous pod.
+                met = f"{rendezvous_name(context.key)}.{context.key.name}" if context.sizes.get(RENDEZVOUS) else master
                 # An agent that knows a master waits for exactly so many nodes: the rendezvous alone is elastic.
                 return {
                     "PET_NNODES": f"{least}:{most}",
                     "PET_NPROC_PER_NODE": found["PET_NPROC_PER_NODE"],
                     "PET_RDZV_BACKEND": C10D,
-                    "PET_RDZV_ENDPOINT": f"{self._rendezvous(context) or master}:{PORT}",
+                    "PET_RDZV_ENDPOINT": f"{met}:{PORT}",
                     "PET_RDZV_ID": context.key.name,
                     **UNSHARED,
                 } | ({"PET_MAX_RESTARTS": str(restarts)} if restarts is not None else {})

@@ -92,12 +92,8 @@ class Guarded(Framework):
             return (Problem(reason=FAILED, message=str(refusal)),)
 
     def ours(self, manifest: Custom) -> bool:
-        try:
-            ours: bool = self.guard("ours", lambda: _as(bool, self.inner.ours(manifest)))
-        except Refused:
-            # Two operators that act on one job are worse than none.
-            return False
-        return ours
+        # Two operators that act on one job are worse than none.
+        return self.guard_or("ours", lambda: _as(bool, self.inner.ours(manifest)), False)
 
     def refers_to(self, manifest: Custom) -> Reference | None:
         return None
@@ -133,6 +129,13 @@ class Guarded(Framework):
             log.error("framework failed", kind=self.name, why=what)
         raise Refused(f"{what}; fix or upgrade the package of this kind of job", reason=FAILED)
 
+    def guard_or(self, method: str, work: Callable[[], T], otherwise: T) -> T:
+        """As `guard`, with an answer for a framework that fails."""
+        try:
+            return self.guard(method, work)
+        except Refused:
+            return otherwise
+
 
 class GuardedReferring(Guarded):
     """A kind whose jobs name runtimes: what two resources of other people say together fails no service."""
@@ -143,16 +146,10 @@ class GuardedReferring(Guarded):
 
     def refers_to(self, manifest: Custom) -> Reference | None:
         """None if it fails: `parse` tells why."""
-        try:
-            return self.guard("refers_to", lambda: self.inner.refers_to(manifest))
-        except Refused:
-            return None
+        return self.guard_or("refers_to", lambda: self.inner.refers_to(manifest), None)
 
     def wishes(self, manifest: Custom) -> Wishes | None:
-        try:
-            return self.guard("wishes", lambda: self.inner.wishes(manifest))
-        except Refused:
-            return None
+        return self.guard_or("wishes", lambda: self.inner.wishes(manifest), None)
 
 
 class _GuardedTakeOver(TakeOver):
@@ -162,13 +159,9 @@ class _GuardedTakeOver(TakeOver):
         self.files = _as(dict[str, str], {**inner.files})
 
     def role_and_index(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
-        found: tuple[str, int] | None
-        try:
-            found = self._framework.guard(
-                "role_and_index", lambda: _as(tuple[str, int] | None, self._inner.role_and_index(labels))
-            )
-        except Refused:
-            return None
+        found: tuple[str, int] | None = self._framework.guard_or(
+            "role_and_index", lambda: _as(tuple[str, int] | None, self._inner.role_and_index(labels)), None
+        )
         return found
 
     def status(self, manifest: Custom) -> Inherited | None:
