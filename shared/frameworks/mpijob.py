@@ -25,7 +25,14 @@ from shared.frameworks.attaching import (
     mount_keys,
 )
 from shared.frameworks.framework import Framework, PodContext
-from shared.frameworks.kubeflow import JOB_ROLE, KubeflowJob, OfTrainingOperator, is_type, scale_of_workers
+from shared.frameworks.kubeflow import (
+    JOB_ROLE,
+    REPLICA_INDEX,
+    KubeflowJob,
+    OfTrainingOperator,
+    is_type,
+    scale_of_workers,
+)
 from shared.frameworks.model import Written, choice, flag, number, text
 from shared.frameworks.pods import pod_of
 from shared.frameworks.reading import DEFAULT_BACKOFF_LIMIT, MOST_SLOTS, Fields
@@ -227,6 +234,9 @@ class MPIJob(KubeflowJob):
         folder = manifest.spec.get("sshAuthMountPath") or SSH_FOLDER
         workers = self.template(manifest, WORKER) if spec.has(WORKER) else {}
         mount_keys(pod["spec"], context, folder=folder, workers=workers, container=name)
+        if role == WORKER and manifest.spec.get("runLauncherAsWorker"):
+            # Kueue takes the numbers as ranks, of which the launcher has the first.
+            pod["metadata"]["labels"][REPLICA_INDEX] = str(context.slot.index + 1)
         return pod
 
     def environment(self, replica: Replica) -> Mapping[str, str]:

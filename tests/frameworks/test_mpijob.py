@@ -9,6 +9,7 @@ import yaml
 
 from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
+from shared.frameworks.kubeflow import REPLICA_INDEX
 from shared.frameworks.mpijob import MPIJOB, MPIJOB_V2BETA1
 from shared.job.naming import MIN_WORKERS, JobKey, Slot, Uid, WorkerName
 from shared.job.spec import LAUNCHER, UNLIMITED, WORKER, Problem
@@ -221,6 +222,9 @@ class TestHostsFiles:
     def test_a_launcher_that_works_is_the_first_of_them(self):
         job = changed(mpi_job(v2beta1=True), "spec.runLauncherAsWorker", True)
         assert files(job)["hostfile"].startswith("pi-launcher.pi.team-a.svc slots=1\npi-worker-0.")
+        # By these ranks Kueue places pods in a topology.
+        pods = [pod_for(custom(job), slot, MPIJOB) for slot in (THE_LAUNCHER, A_WORKER)]
+        assert [pod["metadata"]["labels"][REPLICA_INDEX] for pod in pods] == ["0", "2"]
         assert "NVIDIA_VISIBLE_DEVICES" not in environment(job)
 
     def test_intel_mpi_knows_the_host_that_it_runs_on_by_its_plain_name(self):

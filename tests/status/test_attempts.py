@@ -21,7 +21,7 @@ from shared.job.events.status import (
 )
 from shared.job.events.watcher import DisruptionNoticed, LauncherLost, PodsGone, TimePassed
 from shared.job.naming import Uid
-from shared.job.spec import LAUNCHER, WORKER, RestartPolicy
+from shared.job.spec import LAUNCHER, UNLIMITED, WORKER, RestartPolicy
 from shared.job.timing import next_due
 from shared.job.views import PodView, Slots
 from shared.job.waiting import conditions
@@ -107,9 +107,10 @@ def a_new_attempt(attempt: int) -> list[AnyEvent]:
     ]
 
 
-def test_the_message_tells_how_many_are_left():
-    assert next_phase(*a_running_job(restart="OnFailure"), pods(failed(3))) == JobRestarting(
-        reason="TrainingJobFailed", message="the launcher exited with 3 (Error); restart 1 of 6 (backoffLimit)"
+@pytest.mark.parametrize(("limit", "told"), [(6, "restart 1 of 6 (backoffLimit)"), (UNLIMITED, "restart 1")])
+def test_the_message_tells_how_many_are_left(limit: int, told: str):
+    assert next_phase(*a_running_job(restart="OnFailure", backoff_limit=limit), pods(failed(3))) == JobRestarting(
+        reason="TrainingJobFailed", message=f"the launcher exited with 3 (Error); {told}"
     )
 
 

@@ -17,7 +17,7 @@ from shared.job.policies import quota
 from shared.job.policies.retries import may_restart, used_up
 from shared.job.policies.verdict import verdict
 from shared.job.sorted_set import SortedSet
-from shared.job.spec import JobSpec
+from shared.job.spec import UNLIMITED, JobSpec
 from shared.job.state import Job
 from shared.job.steps import Record, Step
 from shared.job.timers import SEAL, UNSEEN, passed
@@ -105,7 +105,8 @@ def _restarting(job: Job, end: Verdict) -> Record:
         message = f"{end.message}; the restart does not count against backoffLimit"
         return Record(status.JobRestarting(reason=end.reason, message=message, counted=False), end.because)
     limit = job.spec.backoff_limit if job.spec else 0
-    message = f"{end.message}; restart {job.retries.restarts + 1} of {limit} (backoffLimit)"
+    of = f" of {limit} (backoffLimit)" if limit < UNLIMITED else ""
+    message = f"{end.message}; restart {job.retries.restarts + 1}{of}"
     return Record(status.JobRestarting(reason=end.reason, message=message), end.because)
 
 
