@@ -132,8 +132,9 @@ class Page:
         return _shell(request, "Fleet", "fleet", "<p>The fleet is drawn by scripts; the jobs are a table without.</p>")
 
     async def _job(self, request: web.Request) -> AsyncGenerator[bytes, None]:
-        view, (asked, namespace, uid) = request[VIEW], _asked(request)
+        view = request[VIEW]
         try:
+            asked, namespace, uid = _asked(request)
             async with view.job(asked, namespace, uid) as job:
                 found = (await job.drawing(asked, view.source.kinds)).report
         except Trouble as trouble:

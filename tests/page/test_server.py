@@ -166,6 +166,15 @@ async def test_hostile_words_stay_words_without_scripts(browser: aiohttp.ClientS
         assert text.count("</noscript>") == 1
 
 
+@pytest.mark.parametrize("path", ["trainingjob/vgg", "nonsense/vgg", "scaleout/vgg"])
+async def test_the_page_of_what_is_no_job_says_why(browser: aiohttp.ClientSession, address: str, path: str):
+    async with browser.get(f"{address}jobs/team-a/{path}") as answer:
+        text = await answer.text()
+    why = text.partition("<pre>")[2]
+    assert "vgg" in why or "muster why" in why
+    assert why.endswith("</pre></noscript></main>")
+
+
 def test_an_address_opens_later_as_well(tmp_path: Any):
     assert secret_of(tmp_path) == secret_of(tmp_path) != SECRET
     assert (tmp_path / "muster" / "page-secret").stat().st_mode & 0o777 == 0o600
