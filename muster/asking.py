@@ -163,13 +163,13 @@ async def patiently(
         await asyncio.sleep(LOOK_SECONDS)
 
 
-async def answered_in(ask: Callable[[], Awaitable[T]], tries: int) -> T:
+async def answered_in(ask: Callable[[], Awaitable[T]], tries: int, tell: Tell = warn) -> T:
     """What `ask` brings, asked for as `patiently` does."""
 
     async def once() -> AsyncGenerator[T, None]:
         yield await ask()
 
-    async with aclosing(patiently(once, tries=tries)) as found:
+    async with aclosing(patiently(once, tell, tries)) as found:
         return await anext(found)
 
 

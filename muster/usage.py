@@ -68,7 +68,7 @@ async def lines(
     found, told, away = Sum(), monotonic(), 0
     if as_csv:
         yield csv_line(COLUMNS)
-    jobs = await answered_in(lambda: _jobs(source, namespace, since), MOST_TRIES)
+    jobs = await answered_in(lambda: _jobs(source, namespace, since), MOST_TRIES, tell)
     for number, one in enumerate(jobs):
         if monotonic() - told > TOLD_SECONDS:
             told = monotonic()
@@ -79,7 +79,7 @@ async def lines(
         try:
             asked = parse_target(one.word, kinds)
             ask = partial(report_of, source, asked, one.namespace, kinds, uid=one.uid, since=since)
-            report = await answered_in(ask, MOST_TRIES)
+            report = await answered_in(ask, MOST_TRIES, tell)
         except Trouble as trouble:
             if isinstance(trouble, Refused) and trouble.reason == OUTDATED:
                 raise

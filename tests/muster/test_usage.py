@@ -226,8 +226,9 @@ async def test_a_list_without_an_answer_is_asked_for_again(log: Log, monkeypatch
         return await counted(source, scope)
 
     monkeypatch.setattr(MemoryEventLog, "counted", answers_late)
+    warned.clear()
     assert (await used(log)).jobs == 5
-    assert not away
+    assert warned == ["muster: the log is away; asking on"]
 
 
 async def test_of_sealed_jobs_those_are_read_that_were_there_since_a_time(log: Log, monkeypatch: pytest.MonkeyPatch):
