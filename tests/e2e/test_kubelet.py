@@ -13,13 +13,13 @@ from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.fold import History
 from shared.job.policies.replacement import new_workers
 from tests.kit.builders import workers
-from tests.kit.hosts import HOSTS, NODE
+from tests.kit.hosts import HOSTS
 from tests.kit.operator import FOR_EVER, Operator, a_job, a_request, worker_that
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
-CLUSTERS = [HOSTS[0], HOSTS[2], NODE]
-"""Ends of containers are a kubelet's to tell."""
+CLUSTERS = [HOSTS[0], HOSTS[2]]
+"""Ends of containers are a kubelet's to tell: `tests/node` tells these stories on a real one, too."""
 
 SPIN = "while :; do sleep 0.05; done"
 UNTIL_TOLD = f"trap 'exit 3' USR1; {SPIN}"

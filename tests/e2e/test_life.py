@@ -1,4 +1,4 @@
-"""The life of a job as its user sees it, with kubectl."""
+"""The life of a job as its user sees it, with kubectl; `tests/node` tells these stories on a real node, too."""
 
 import json
 
@@ -6,14 +6,9 @@ import pytest
 
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
-from tests.kit.hosts import HOSTS, NODE
 from tests.kit.operator import A_SCALED_LIFE, Operator, a_job, a_request
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
-
-CLUSTERS = [*HOSTS, NODE]
-"""The life of a job is the same on a real node too."""
-
 
 UNTIL_TOLD = (
     "trap 'exit 0' USR1; until [ $(/etc/edl/discover_hosts.sh | wc -l) = 4 ]; do sleep 0.05; done; "
@@ -71,7 +66,7 @@ async def test_columns_and_events_are_those_of_the_contract(operator: Operator):
     described = await operator.kubectl("describe", "trainingjob", "life")
     for reason in ("TrainingJobWorkerCreated", "TrainingJobRunning", "TrainingJobSucceeded"):
         assert reason in described
-    requests = (await operator.kubectl("get", "scaleins,scaleouts")).split()
+    requests = (await operator.kubectl("get", "scalein/life-in", "scaleout/life-out")).split()
     assert requests.count("ScaleSucceeded") == 2
 
 

@@ -19,9 +19,15 @@ from shared.frameworks.tfjob import TFJOB
 from shared.frameworks.training_job import SSH_KEYS, TRAININGJOBS
 from shared.job.naming import RESTART_IN_PLACE
 from shared.job.policies.replacement import MOST_IN_PLACE
+from tests.e2e import test_kubelet as of_the_kubelet
+from tests.e2e import test_life as of_a_life
 from tests.kit.operator import SHELL, Operator, a_job, a_request
 
 pytestmark = [pytest.mark.node, pytest.mark.asyncio(loop_scope="module")]
+
+# The life of a job is the same on a real node, and ends of containers are a kubelet's to tell: one node for all.
+for stories in (of_a_life, of_the_kubelet):
+    globals().update({name: story for name, story in vars(stories).items() if name.startswith("test_")})
 
 REFRESH_SECONDS = 15.0
 """Below one on a quiet machine; a kubelet that was not nudged takes up to 80, and hardly ever twice less than this."""
@@ -226,28 +232,28 @@ async def uid(operator: Operator, job: str) -> str:
 
 
 async def test_a_failed_container_begins_again_in_its_pod_and_not_for_ever(operator: Operator) -> None:
-    await operator.apply(a_tf_job("again", {RESTART_IN_PLACE: "true"}), a_tf_job("anew", {}))
-    for name in ("again", "anew"):
+    await operator.apply(a_tf_job("in-place", {RESTART_IN_PLACE: "true"}), a_tf_job("anew", {}))
+    for name in ("in-place", "anew"):
         await begun(operator, name, 0.0)
-    first, other = await uid(operator, "again"), await uid(operator, "anew")
+    first, other = await uid(operator, "in-place"), await uid(operator, "anew")
     anew = await fails(operator, "anew")
     assert await uid(operator, "anew") != other
-    again = await fails(operator, "again")
-    assert await uid(operator, "again") == first
+    again = await fails(operator, "in-place")
+    assert await uid(operator, "in-place") == first
     print(f"from the failure to the next start: {again:.1f} s in place, {anew:.1f} s in a new pod")
     assert again < anew
     for _ in range(MOST_IN_PLACE - 1):
-        await fails(operator, "again")
+        await fails(operator, "in-place")
     await operator.until(lambda: uid_differs(operator, first))
-    assert "new pods keep off " in await operator.muster("why", "tfjob/again")
-    job = await operator.job("again")
+    assert "new pods keep off " in await operator.muster("why", "tfjob/in-place")
+    job = await operator.job("in-place")
     assert job.attempt.replaced == MOST_IN_PLACE
-    await operator.kubectl("delete", "tfjob", "again", "anew", "--wait=false")
+    await operator.kubectl("delete", "tfjob", "in-place", "anew", "--wait=false")
 
 
 async def uid_differs(operator: Operator, first: str) -> bool:
     try:
-        return await uid(operator, "again") != first
+        return await uid(operator, "in-place") != first
     except AssertionError:
         return False
 
