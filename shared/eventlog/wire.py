@@ -30,6 +30,8 @@ _OURS = re.compile(
     rb"ce-type: ([!-~]*)\r\nce-source: ([!-~]*)\r\n"
 )
 
+_NAMES = ("ce-id", "ce-time", "Muster-Basis", "Muster-Optional", "ce-type", "ce-source")
+
 _STREAM = b"\r\nNats-Stream: "
 _PLACE = re.compile(
     rb"\r\nNats-Stream: ([^\r]*)\r\nNats-Subject: ([^\r]*)\r\nNats-Sequence: (\d+)\r\nNats-Time-Stamp: ([^\r]*)\r\n"
@@ -80,39 +82,23 @@ def source(log: str, author: str) -> str:
 def stored(sequence: int, subject: str, raw_headers: bytes, body: bytes, logged: str = "") -> Stored:
     """The event of a message.  A message of another writer, without Muster's headers, has empty fields."""
     if (ours := _OURS.match(raw_headers)) and raw_headers.find(b"\nMuster-", ours.end() - 1) < 0:
-        event_id, time, basis, optional, kind, origin = ours.groups(b"")
-        called = "" if kind == f"{TYPES}{subject.rpartition('.')[2]}".encode() else kind.decode()
-        return Stored(
-            sequence,
-            subject,
-            event_id.decode(),
-            time.decode(),
-            body,
-            basis.decode(),
-            optional != b"",
-            logged,
-            origin.decode(),
-            called,
-        )
-    # Headers in another order are searched by name.
-    called = _value(raw_headers, b"\r\nce-type: ")
-    return Stored(
-        sequence,
-        subject,
-        _value(raw_headers, b"\r\nce-id: "),
-        _value(raw_headers, b"\r\nce-time: "),
-        body,
-        _value(raw_headers, b"\r\nMuster-Basis: "),
-        b"\r\nMuster-Optional: true\r\n" in raw_headers,
-        logged,
-        _value(raw_headers, b"\r\nce-source: "),
-        "" if called == f"{TYPES}{subject.rpartition('.')[2]}" else called,
-    )
+        event_id, time, basis, optional, kind, origin = [value.decode() for value in ours.groups(b"")]
+    else:
+        # Headers in another order are searched by name.
+        event_id, time, basis, optional, kind, origin = (header(raw_headers, name) for name in _NAMES)
+        optional = optional if optional == "true" else ""
+    called = "" if kind == f"{TYPES}{subject.rpartition('.')[2]}" else kind
+    return Stored(sequence, subject, event_id, time, body, basis, optional != "", logged, origin, called)
 
 
 def header(raw_headers: bytes, name: str) -> str:
     """One header's value, empty if absent.  Names are case-sensitive."""
-    return _value(raw_headers, f"\r\n{name}: ".encode())
+    start = f"\r\n{name}: ".encode()
+    at = raw_headers.find(start)
+    if at < 0:
+        return ""
+    at += len(start)
+    return raw_headers[at : raw_headers.find(b"\r\n", at)].decode("utf-8", "replace")
 
 
 def number(raw_headers: bytes, name: str) -> int:
@@ -148,11 +134,3 @@ def place(raw_headers: bytes) -> Place | None:
         stamp.decode("ascii", "replace"),
         stream.decode("utf-8", "replace"),
     )
-
-
-def _value(raw_headers: bytes, start: bytes) -> str:
-    at = raw_headers.find(start)
-    if at < 0:
-        return ""
-    at += len(start)
-    return raw_headers[at : raw_headers.find(b"\r\n", at)].decode("utf-8", "replace")

@@ -341,7 +341,7 @@ def _written(job: Job, at: At) -> Job:
     return replace(job, membership=replace(members, written=at.sequence))
 
 
-def _sentence(event: watcher.JobObserved | watcher.ScaleRequested) -> str:
+def _sentence(event: watcher.JobObserved) -> str:
     first = event.problems[0]
     more = f" (and {len(event.problems) - 1} more)" if len(event.problems) > 1 else ""
     return (f"{first.field}: {first.message}" if first.field else first.message) + more
@@ -383,15 +383,12 @@ def _refused(job: Job, event: EffectRefused, at: At) -> Job:
 
 
 def _time_passed(job: Job, event: watcher.TimePassed, at: At) -> Job:
-    refusals = {
-        effect: replace(refusal, due=True)
-        if refusal.at.sequence == event.anchor and event.timer == BACK_OFF + effect
-        else refusal
-        for effect, refusal in job.efforts.refusals.items()
-    }
     if event.timer.startswith(BACK_OFF):
         # A back-off is kept in `Refusal.due`: the mapping would grow with each refusal, for weeks.
-        return with_efforts(job, refusals=refusals)
+        key, refusals = event.timer.removeprefix(BACK_OFF), job.efforts.refusals
+        if key not in refusals or refusals[key].at.sequence != event.anchor:
+            return job
+        return with_efforts(job, refusals={**refusals, key: replace(refusals[key], due=True)})
     if event.timer.startswith(WELL):
         return well_again(job, event)
     if event.timer == AVOIDED:
