@@ -217,12 +217,7 @@ def _of_pods(job: Job) -> Wait | None:
     hindered = (pods[slot] for slot in lacking if slot in pods and _is_hindered(pods[slot]))
     first = next(hindered, None)
     if first is not None:
-        message = text.with_words(f"{first.name}: {first.reason}", first.message)
-        if f'"{secret_name(job.key, job.attempt.number)}" not found' in first.message:
-            # The pods that run have its keys, so that none is made in its place.
-            restart = f"`muster restart {job.resource.kind.lower()}/{job.key.name}`"
-            message = text.ends(f"{message}; it was deleted, and only another attempt gets new keys: {restart}")
-        wait = _of_slot(job, first.slot, first.reason, message, first, usual=False)
+        wait = _of_pod(job, first, usual=False)
         return _with_members(job, wait) if first.role == WORKER and capacity.began(job) else wait
     refused = _of_refusals(job, *_PREVENTS)
     if refused is not None:
@@ -284,11 +279,7 @@ def _of_others(job: Job, pods: dict[Slot, PodView]) -> Wait | None:
     """A sidecar, or another container, that does not run beside a training that does."""
     hindered = [pod for slot, pod in pods.items() if slot in job.attempt.slots and _is_hindered(pod)]
     first = min(hindered, key=lambda pod: pod.slot, default=None)
-    if first is None:
-        return None
-    message = text.with_words(f"{first.name}: {first.reason}", first.message)
-    wait = _of_slot(job, first.slot, first.reason, message, first, usual=False)
-    return msgspec.structs.replace(wait, condition="")
+    return msgspec.structs.replace(_of_pod(job, first, usual=False), condition="") if first is not None else None
 
 
 def _of_minimum(job: Job) -> Wait | None:
@@ -377,8 +368,18 @@ def _of_lacking(job: Job, lacking: list[Slot], pods: dict[Slot, PodView]) -> Ite
         elif pod.deleting:
             yield _of_slot(job, slot, reasons.PODS_TERMINATING, _ending(job, pod), pod, usual=True)
         else:
-            reason = pod.reason or pod.phase
-            yield _of_slot(job, slot, reason, text.with_words(f"{name}: {reason}", pod.message), pod, usual=True)
+            yield _of_pod(job, pod, usual=True)
+
+
+def _of_pod(job: Job, pod: PodView, *, usual: bool) -> Wait:
+    """A pod that exists and does not run as it should, for its own reason."""
+    reason = pod.reason or pod.phase
+    message = text.with_words(f"{pod.name}: {reason}", pod.message)
+    if f'"{secret_name(job.key, job.attempt.number)}" not found' in pod.message:
+        # The pods that run have its keys, so that none is made in its place.
+        restart = f"`muster restart {job.resource.kind.lower()}/{job.key.name}`"
+        message = text.ends(f"{message}; it was deleted, and only another attempt gets new keys: {restart}")
+    return _of_slot(job, pod.slot, reason, message, pod, usual=usual)
 
 
 def _of_slot(job: Job, slot: Slot, reason: str, message: str, pod: PodView | None = None, *, usual: bool) -> Wait:
