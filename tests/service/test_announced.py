@@ -48,7 +48,7 @@ async def test_a_start_creates_no_event_again_but_where_the_note_tells_nothing_o
             await world.pass_seconds(LONG)
         assert (events.tried, world.kubernetes_events()) == (made, told)
         bucket, identity = await world.log("status").bucket(HEADS), await world.log("status").identity()
-        await bucket.put(ANNOUNCED, b"another-log/999999")
+        await bucket.put(ANNOUNCED, f"another-log/{world.journal.events[-1].sequence}".encode())
         await world.restart("status")
         await world.pass_seconds(LONG)
         assert events.tried == 2 * made
