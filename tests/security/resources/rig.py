@@ -361,9 +361,14 @@ class Rig(Stack):
 
     async def _well(self) -> None:
         """Wait until each service is ready, and the history API answers."""
-        async with asyncio.timeout(120):
-            while not all([await self._is_ready(name) for name in self.services]) or not await self._answered():
-                await asyncio.sleep(0.2)
+        deadline = asyncio.get_running_loop().time() + 120
+        while True:
+            late = [service for name, service in self.services.items() if not await self._is_ready(name)]
+            if not late and await self._answered():
+                return
+            if asyncio.get_running_loop().time() > deadline:
+                raise (late[0] if late else self.services["history"]).error("is not ready, or does not answer")
+            await asyncio.sleep(0.2)
 
 
 def told(name: str, seconds: float, quiet: Figures, figures: Figures) -> str:
