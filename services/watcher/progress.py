@@ -46,6 +46,9 @@ HTTPS = Budget(
 SHORTEST_SECONDS = 1.0
 """Seconds between two events of one job, however urgent: the first step after a change, the last one."""
 
+BACKWARDS_SECONDS = 10.0
+"""Steps go backwards for so long before that is told: two reports may overtake each other on their way."""
+
 OF_A_POD, IN_A_ROW = 1.0, 10
 """Reports of a pod a second, and at once after a pause; those beyond are refused before they are read."""
 
@@ -122,6 +125,8 @@ class Reports:
         self._waiting: dict[JobKey, _Waiting] = {}
         self._last: dict[JobKey, float] = {}
         """When the last event of a job was begun to be recorded."""
+        self._backwards: dict[JobKey, float] = {}
+        """Since when a job's steps go backwards."""
         self._due: dict[JobKey, asyncio.TimerHandle] = {}
         self._recording: dict[JobKey, asyncio.Task[None]] = {}
 
@@ -134,10 +139,11 @@ class Reports:
             return
         before, now = self._waiting.get(key), asyncio.get_running_loop().time()
         if isinstance(told := found[-1], ProgressReported) and told.backwards:
-            if before is None:
+            if now - self._backwards.setdefault(key, now) >= BACKWARDS_SECONDS and before is None:
                 self._waiting[key] = _Waiting(report, now)
                 self._plan(key, job)
             raise progress.goes_backwards(job, report.said)
+        self._backwards.pop(key, None)
         report = report if before is None else report.after(before.report)
         self._waiting[key] = _Waiting(report, now)
         self._plan(key, job)
@@ -221,6 +227,7 @@ class Reports:
         """Forget a job that is gone."""
         self._last.pop(key, None)
         self._waiting.pop(key, None)
+        self._backwards.pop(key, None)
 
 
 def interval_of(job: Job, interval: float) -> float:

@@ -28,7 +28,7 @@ class Training(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     checkpoint: CheckpointTaken | None = None
     """The newest one."""
     backwards: ProgressReported | None = None
-    """The first report of this attempt that was refused because its step was done already."""
+    """A report of this attempt that was refused because its step was done already, as those before it."""
 
     @property
     def made_its_last_step(self) -> bool:

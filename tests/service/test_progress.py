@@ -155,10 +155,21 @@ async def test_a_program_that_counts_anew_in_each_epoch_is_told_so_once_in_an_at
             with accepting("StepBackwards"):
                 report(world, current_step=step, total_steps=30)
             await world.pass_seconds(1)
-    assert [event.step for event in recorded(world) if event.backwards] == [1]
+    (told,) = [event for event in recorded(world) if event.backwards]
     assert steps(world)[-1] == 30
     note = Shown.of(world.history(world.job().key.uid), BUILT_IN).note
-    assert note.startswith("step 30 of 30; a report of step 1, which was done before, is refused: count steps over")
+    refused = f"a report of step {told.step}, which was done before, is refused: count steps over the whole training"
+    assert note.startswith(f"step 30 of 30; {refused}")
+
+
+async def test_a_report_that_another_one_overtook_is_refused_and_not_told(world: World):
+    await world.trains(workers=2)
+    for step in range(10, 60, 2):
+        report(world, current_step=step)
+        await world.pass_seconds(1)
+        with accepting("StepBackwards"):
+            report(world, current_step=step - 5)
+    assert not [event for event in recorded(world) if event.backwards]
 
 
 async def test_the_token_of_another_jobs_pod_and_that_of_an_earlier_attempt_report_nothing(world: World):

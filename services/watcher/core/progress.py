@@ -116,7 +116,7 @@ def _number(said: dict[str, str], names: tuple[str, ...]) -> int | None:
 def events(job: Job, report: Report, *, in_time: bool = False) -> list[Said]:
     """What a report says that is new; `in_time`: it came before the end.  Raises `Refused` if it cannot be true.
 
-    Of the reports of an attempt that go backwards the first is told, with `backwards`, though it is refused as well.
+    Of the reports of an attempt that go backwards one may be told, with `backwards`, though it is refused as well.
     """
     advanced, known = _believed(job, report.said, in_time=in_time), job.training.checkpoint
     if advanced is not None and advanced.backwards:
