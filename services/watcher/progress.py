@@ -22,6 +22,7 @@ from shared.cluster.verdicts import Verdicts
 from shared.errors import Refused, Trouble
 from shared.flow import Shares
 from shared.frameworks.pods import AUDIENCE, key_at
+from shared.job.events.event import At
 from shared.job.events.watcher import CheckpointTaken, ProgressReported
 from shared.job.naming import JobKey, Uid
 from shared.job.state import Job
@@ -125,8 +126,8 @@ class Reports:
         self._waiting: dict[JobKey, _Waiting] = {}
         self._last: dict[JobKey, float] = {}
         """When the last event of a job was begun to be recorded."""
-        self._backwards: dict[JobKey, float] = {}
-        """Since when a job's steps go backwards."""
+        self._backwards: dict[JobKey, tuple[At | None, float]] = {}
+        """Since when a job's steps go backwards, and its newest report then."""
         self._due: dict[JobKey, asyncio.TimerHandle] = {}
         self._recording: dict[JobKey, asyncio.Task[None]] = {}
 
@@ -139,11 +140,15 @@ class Reports:
             return
         before, now = self._waiting.get(key), asyncio.get_running_loop().time()
         if isinstance(told := found[-1], ProgressReported) and told.backwards:
-            if now - self._backwards.setdefault(key, now) >= BACKWARDS_SECONDS and before is None:
+            at, since = self._backwards.get(key, (None, now))
+            if at != job.training.at:
+                # Its training went on meanwhile, as this or another replica heard.
+                since = now
+            self._backwards[key] = job.training.at, since
+            if now - since >= BACKWARDS_SECONDS and before is None:
                 self._waiting[key] = _Waiting(report, now)
                 self._plan(key, job)
             raise progress.goes_backwards(job, report.said)
-        self._backwards.pop(key, None)
         report = report if before is None else report.after(before.report)
         self._waiting[key] = _Waiting(report, now)
         self._plan(key, job)

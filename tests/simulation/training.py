@@ -163,6 +163,8 @@ class _Known(msgspec.Struct):
     """When its time began anew last."""
     told: bool = False
     """True once that is told as a stall."""
+    refused: bool = False
+    """True once this attempt was told that its steps go backwards."""
 
 
 class TrainingDemands:
@@ -181,6 +183,11 @@ class TrainingDemands:
         """The rules that an event breaks, which the log stored `at` that sequence; `job` is the fold with it."""
         known, uid = self._known.setdefault(job.key.uid, _Known()), job.key.uid
         match event:
+            case ProgressReported(backwards=True):
+                # It was refused, and is told: programs here do not count anew, though some lie.
+                if known.step < (event.step or 0) or known.refused:
+                    yield f"I48 {job.key} is told to go back to step {event.step} at {at}, from step {known.step}"
+                known.refused = True
             case ProgressReported():
                 yield from self._of_report(known, job, event, at)
                 known.since, known.told = logged, False
