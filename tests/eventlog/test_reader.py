@@ -11,6 +11,7 @@ from shared.eventlog import Batch, api, reader
 from shared.eventlog.client import RawClient
 from shared.eventlog.connection import Connection
 from shared.eventlog.server import NatsServer
+from shared.telling.reading import everything
 from tests.kit.nats import READY, a_decision, a_namespace, a_server, connected, read_to_end, until
 from tests.kit.place import administrator, edit
 from tests.kit.proxy import Proxy
@@ -205,6 +206,13 @@ async def test_readers_that_stop_leave_nothing_behind(nats_server: NatsServer):
         async with aclosing(log.read()) as batches:
             await anext(batches)
         await until(lambda: _same(len(connection._on_loss), before))
+
+
+async def test_a_log_that_was_read_to_its_end_is_let_go_at_once(nats_server: NatsServer):
+    async with connected(nats_server) as log:
+        before = len(log.connection._on_loss)
+        await everything(log)
+        assert len(log.connection._on_loss) == before
 
 
 async def _same(one: object, other: object) -> bool:

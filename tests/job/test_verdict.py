@@ -84,6 +84,11 @@ def test_the_launcher_judges(view: object, end: Verdict | None):
     assert judged(*a_running_job(), pods(view)) == end  # type: ignore[arg-type]
 
 
+def test_a_launcher_that_was_deleted_before_its_end_did_not_succeed():
+    ended = launcher(version=30, phase="Succeeded", exits=exited(0), deleting=True)
+    assert reason(*a_running_job(), pods(ended)) == "LauncherLost"
+
+
 def test_16_a_launcher_that_vanished_ends_the_job():
     assert reason(*a_running_job(), LauncherLost(uid=Uid("pod-launcher"))) == "LauncherLost"
 

@@ -200,6 +200,12 @@ def test_between_attempts_no_worker_is_released_or_listed():
     given(*drained(a_job_that_drains(2, 1)), JobRestarting(reason="TrainingJobFailed")).then_nothing(scaler)
 
 
+def test_no_timer_runs_for_the_drain_of_a_released_worker():
+    released = WorkersReleased(request=Uid(""), slots=(workers(2),), reason="Disrupted")
+    story = given(*a_job_that_drains(3, 2), released)
+    assert all(timer.name != DISRUPTION_DRAIN for timer in next_due(story.job))
+
+
 def test_no_timer_runs_for_the_drain_of_a_job_that_is_over():
     over = [*a_job_that_drains(3, 2), JobSucceeded(reason="TrainingJobSucceeded")]
     assert all(timer.name != DISRUPTION_DRAIN for timer in next_due(given(*over).job))
