@@ -9,7 +9,7 @@ import pytest
 from services.status.checkpoints import SWEPT
 from shared.cluster.kinds import PODS
 from shared.errors import Refused
-from shared.eventlog import Bucket, Entry, Revised
+from shared.eventlog import Bucket, Entry
 from shared.eventlog.account import HEADS
 from shared.eventlog.subject import Subject
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
@@ -24,7 +24,7 @@ from tests.kit.histories import chained
 from tests.kit.services import AUTHORS
 from tests.kit.world import MOST_EVENTS, NAMESPACE, Document, World, a_scale_in, a_scale_out, a_training_job
 from tests.memory.cluster import Call, Calm
-from tests.memory.eventlog import MemoryBucket, MemoryEventLog, MemoryJournal
+from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 from tests.service.kubeflow import applied
 from tests.watcher.test_shell import PASSED
 
@@ -577,25 +577,6 @@ async def test_a_request_that_was_under_way_when_the_log_was_lost_does_not_begin
         assert world.condition(SCALEOUTS, "under-way", "ScaleFailed") == ("True", "HistoryLost")
         # Its pod was there when the job was taken on, and is a worker like any other.
         assert world.hosts() == [f"resnet-worker-{index}" for index in range(4)]
-
-
-async def test_a_start_asks_for_no_checkpoint_of_a_job_that_needs_no_step(monkeypatch: pytest.MonkeyPatch):
-    async with World() as first:
-        await first.trains(workers=1)
-        await first.quiet()
-    asked, get = set[tuple[str, str]](), MemoryBucket.get
-
-    async def noted(bucket: MemoryBucket, key: str) -> Revised | None:
-        asked.add((bucket._user, key))
-        return await get(bucket, key)
-
-    monkeypatch.setattr(MemoryBucket, "get", noted)
-    async with World(of=first, journal=first.journal) as world:
-        await world.pass_seconds(20)
-        theirs = {("scheduler", uid_of(world)), ("scaler", uid_of(world))}
-        assert not theirs & asked
-        world.store.delete(PODS, NAMESPACE, "resnet-worker-0")
-        await world.until(lambda: bool(theirs & asked))
 
 
 WRITES = ("create", "patch", "replace", "delete")
