@@ -14,7 +14,6 @@ from typing import Literal
 import msgspec
 
 from shared.eventlog import Stored
-from shared.eventlog.parts import seal_of
 from shared.eventlog.subject import FAMILIES, SEALED, Subject, is_decision, split
 from shared.job.chain import START, Head, basis, link
 from shared.job.events.catalog import AUTHORS, FACTS, AnyEvent, Malformed, UnknownEvent, for_people, read_event
@@ -295,27 +294,6 @@ class History:
             self._held.pop(self.job.key, None)
 
 
-class Chain(History):
-    """The chain of one job's events, without the job: half the work of a fold, and a tenth of its memory."""
-
-    __slots__ = ()
-
-    def fold(self, stored: Stored) -> None:
-        """Follow the chain; a seal that fits, or of events that left the log, ends it."""
-        decision, (_, author, tag) = is_decision(stored.subject), split(stored.subject)
-        if not decision:
-            self.facts[author] = stored.sequence
-            if for_people(author, tag):
-                return
-        chain = self.first, self.sequence, self.count, self.digest.hex()
-        if decision and tag == SEALED and author in AUTHORS[JobSealed]:
-            seal = seal_of(stored.body)
-            fits = chain == (seal.first, seal.last, seal.count, seal.hash)
-            self.sealed = fits or not self.facts or self.sequence < seal.last
-        self.first, self.count = self.first or stored.sequence, self.count + 1
-        self.sequence, self.digest = stored.sequence, link(self.digest, stored)
-
-
 def closed(job: Job) -> bool:
     """True if the job is gone with its pods, children and requests, so that no service has a step for it.
 
@@ -371,15 +349,11 @@ class Histories:
         measure: Measure | None = None,
         stray: Callable[[Stored], None] = lambda _: None,
         late: Callable[[JobKey, Stored], None] = lambda *_: None,
-        of: type[History] = History,
     ) -> None:
-        """`of` is what is folded of each job: all, or its chain alone.
-
-        `measure` gets each event with an effect: the job before it, the event, the job after it, its time.
+        """`measure` gets each event with an effect: the job before it, the event, the job after it, its time.
 
         `stray` gets each event that is of no job by its subject, `late` each that a sealed job may still get.
         """
-        self._of = of
         self._measure = measure
         self._stray = stray
         self._late = late
@@ -498,7 +472,7 @@ class Histories:
         """The history of a job; a new one if there is none."""
         history = self._by_key.get(key)
         if history is None:
-            history = self._by_key[key] = self._open[key] = self._of(key, self._held)
+            history = self._by_key[key] = self._open[key] = History(key, self._held)
             self._lives.setdefault((key.namespace, key.name), []).append(history)
         return history
 

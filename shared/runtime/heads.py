@@ -18,7 +18,7 @@ from shared.eventlog import Bucket, EventLog, Stored
 from shared.eventlog.parts import seal_of
 from shared.eventlog.subject import Subject
 from shared.job.chain import Head, checkpointed
-from shared.job.fold import OF_SEAL, OF_TIME, Chain, Histories, History
+from shared.job.fold import OF_SEAL, OF_TIME, Histories, History
 from shared.job.naming import JobKey, Uid, history_filters, key_of
 from shared.telling.reading import fold_to_end, is_seal
 from shared.untrusted import MALFORMED
@@ -39,7 +39,7 @@ async def read_checkpoint(heads: Bucket, uid: Uid) -> tuple[str, Head | None]:
 
 async def hash_read_again(log: EventLog, key: JobKey, sequence: int) -> str:
     """The hash of a job's history up to a sequence, from the log itself; empty without such an event."""
-    again = Chain(key)
+    again = History(key)
     async with aclosing(log.read(subjects=history_filters(key))) as batches:
         async for batch in batches:
             for stored in batch.events:
@@ -122,7 +122,7 @@ async def differs(log: EventLog, anchor: Anchor, subjects: tuple[str, ...] = ())
         return anchor.fault
     if (identity := await log.identity()) != anchor.log:
         return f"it is of the log {anchor.log}, and this one is {identity}"
-    histories, left = Histories(of=Chain), False
+    histories, left = Histories(), False
 
     def fold(stored: Stored) -> None:
         nonlocal left

@@ -13,7 +13,7 @@ from shared.job.events.scaler import ScriptFinished
 from shared.job.events.scheduler import SecretMade
 from shared.job.events.status import JobCreated, JobSealed
 from shared.job.events.watcher import JobGone, PodsGone
-from shared.job.fold import MOST_SEALED, Chain, Histories, History
+from shared.job.fold import MOST_SEALED, Histories, History
 from shared.job.naming import JobKey, Uid
 from tests.kit.builders import a_running_job
 from tests.kit.histories import stored
@@ -44,15 +44,11 @@ def a_log(events: Iterable[AnyEvent] = LIFE, key: JobKey = KEY, after: int = 0) 
     return history, found
 
 
-def folded(events: Iterable[Stored], *, of: type[History] = History) -> Histories:
-    histories = Histories(of=of)
+def folded(events: Iterable[Stored]) -> Histories:
+    histories = Histories()
     for event in events:
         histories.fold(event)
     return histories
-
-
-def heads(histories: Histories) -> object:
-    return {history.job.key: history.head for history in histories}, histories.seals
 
 
 def keeps_nothing(histories: Histories) -> bool:
@@ -93,17 +89,6 @@ def test_a_seal_that_does_not_fit_holds_and_drops_nothing(wrong: dict[str, objec
     assert known is not None
     assert known.held_for == "NotConfirmed"
     assert not histories.sealed(KEY)
-
-
-@pytest.mark.parametrize("wrong", [{}, {"last": 2}, {"hash": "00" * 32}], ids=str)
-@pytest.mark.parametrize("read", [0, 1, 2, 3])
-@pytest.mark.parametrize("later", [PodsGone(uids=(Uid("p-1"),)), SEEN, ChangeAttributed(of=1, user="alice")])
-def test_the_chains_alone_have_the_heads_and_the_seals_of_a_fold(read: int, later: AnyEvent, wrong: dict[str, object]):
-    history, events = a_log()
-    seal = stored(history, replace(seal_of(history), **wrong))
-    history.fold(seal)
-    log = [*events[:read], seal, stored(history, later, sequence=5)]
-    assert heads(folded(log, of=Chain)) == heads(folded(log))
 
 
 def test_a_seal_of_a_job_that_lives_holds_it():
