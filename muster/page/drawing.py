@@ -114,7 +114,9 @@ class _Places:
 
 
 def drawn(events: Sequence[Stored], asked: Asked, kinds: Kinds, *, until: str) -> Drawing:
-    """The drawing of a job from its events, at least one.  Raises `Refused` if they are not of what is asked for."""
+    """The drawing of a job from its events.  Raises `Refused` if there are none, or none of what is asked for."""
+    if not events:
+        raise Refused(f"no event of {asked.kind}/{asked.name} came: ask again", reason="NotFound")
     key = key_of(Subject.parse(events[0].subject))
     life = Life(key, events)
     causes = life.causes

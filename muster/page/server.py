@@ -261,7 +261,8 @@ def _in_turn(
         with suppress(ConnectionError):
             if first := at_once(request):
                 await response.prepare(request)
-                await write(response, first)
+                if request.method != "HEAD":
+                    await write(response, first)
             async with request[VIEW].answering(), aclosing(parts(request)) as found:
                 try:
                     await _sent(request, response, found)

@@ -90,6 +90,7 @@ class Client:
         """Its TLS handshake."""
         self._door = door
         self._transport: asyncio.Transport | None = None
+        self._gone = False
         self._unsent = 0
         self._moved = since
 
@@ -102,12 +103,13 @@ class Client:
     def left(self) -> None:
         """From `connection_lost`."""
         # Whoever still holds this client, such as a failed request, holds no buffers of TLS with it.
-        self._transport = None
+        self._transport, self._gone = None, True
         self._door.forget(self)
 
     def know(self) -> None:
         """The client has shown who it is: it keeps its place, and its address another one."""
-        if not self.known:
+        # It may have left while it was asked about: its place is another's.
+        if not self.known and not self._gone:
             self._door.forget(self)
             self.known, self.head_since = True, None
             self._door.keep(self)

@@ -55,11 +55,12 @@ async def test_who_knows_the_secret_on_this_host_is_answered(
         assert "script-src 'self';" in answer.headers["Content-Security-Policy"]
 
 
-async def test_a_question_for_the_head_gets_no_body(address: str, memory: Memory):
+@pytest.mark.parametrize("path_", [RESNET, RESNET.removeprefix("api/")])
+async def test_a_question_for_the_head_gets_no_body(address: str, memory: Memory, path_: str):
     memory.add("resnet", *a_running_job(2))
     host, path = address.removeprefix("http://").split("/", 1)
     reader, writer = await asyncio.open_connection(*host.split(":"))
-    writer.write(f"HEAD /{path}{RESNET} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+    writer.write(f"HEAD /{path}{path_} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
     head, _, body = (await reader.read()).partition(b"\r\n\r\n")
     writer.close()
     assert head.startswith(b"HTTP/1.1 200")

@@ -492,6 +492,28 @@ def test_a_known_client_that_was_answered_makes_room(
     run(ask())
 
 
+async def test_a_client_that_left_while_it_was_asked_about_keeps_no_place():
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        await asyncio.sleep(0.1)
+        know(request)
+        return web.Response(text="hello")
+
+    budget = msgspec.structs.replace(LARGE, connections=2, strangers=2)
+    server = BoundedServer(handle, budget)
+    door = Door(budget, server.protocol)
+    [listening] = sockets_at("127.0.0.1", 0)
+    port = listening.getsockname()[1]
+    await door.open([listening])
+    for _ in range(budget.connections):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(get("/"))
+        await asyncio.sleep(0.05)
+        writer.transport.abort()
+    await asyncio.sleep(0.2)
+    assert (await heard(port, get("/", "Connection: close"))).endswith(b"hello")
+    await door.close()
+
+
 PACKED = get("/", "Content-Encoding: gzip", f"Content-Length: {2**16}") + bytes(2**16)
 
 
