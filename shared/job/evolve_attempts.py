@@ -56,7 +56,7 @@ def assigned(job: Job, event: SlotsAssigned, at: At) -> Job:
     wanted = job.scaling.size or (job.spec.worker.replicas if job.spec is not None else workers)
     if first and wanted != workers:
         # The size was edited between the decision and this event: the edit waits in the queue.
-        job = with_scaling(with_edit(job, wanted, at), size=workers)
+        job = with_scaling(with_edit(job, wanted, at, attempt=job.attempt.number), size=workers)
     ahead = (job.attempt.replaced_ahead | replaced) & job.attempt.slots - slots
     attempt = replace(
         job.attempt,

@@ -246,9 +246,12 @@ def _is_written_back(job: Job, replicas: int, by: tuple[Actor, ...]) -> bool:
     return not waiting or not by or any(actor.manager == MANAGER for actor in by)
 
 
-def with_edit(job: Job, replicas: int, at: At, by: tuple[Actor, ...] = ()) -> Job:
-    """The job with an edit in its queue that asks for this number of workers."""
-    uid = Uid(f"replicas-{job.resource.generation}")
+def with_edit(job: Job, replicas: int, at: At, by: tuple[Actor, ...] = (), *, attempt: int = 0) -> Job:
+    """The job with an edit in its queue that asks for this number of workers.
+
+    An `attempt` that begins with fewer asks for the rest of a size that an earlier one may have had.
+    """
+    uid = Uid(f"replicas-{job.resource.generation}" + (f"-{attempt}" if attempt else ""))
     request = Request(
         uid=uid,
         name=uid,

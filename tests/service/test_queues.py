@@ -136,6 +136,7 @@ async def test_a_job_that_goes_by_capacity_begins_with_quota_for_its_minimum_and
         await world.admit("2")
         await world.running()
         assert (len(world.hosts()), world.job().attempt.number) == (2, 1)
+        assert "replicas-1-1" in world.job().scaling.requests, "what the first attempt asked for is over"
 
 
 async def test_without_kueue_other_jobs_run_and_those_in_queues_wait_for_it():

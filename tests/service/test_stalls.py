@@ -10,7 +10,7 @@ import pytest
 from shared.eventlog.inspection import Space
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.job.naming import ON_STALL, STALL_TIMEOUT
-from tests.kit.world import TRAININGJOBS, World, a_scale_out, a_training_job
+from tests.kit.world import NAMESPACE, TRAININGJOBS, World, a_scale_out, a_training_job
 from tests.service.test_progress import report
 
 LIMIT = 30
@@ -98,6 +98,16 @@ async def test_a_training_that_saves_after_its_last_step_is_not_stalled(world: W
     await trains(world, 998, 1_000)
     await world.pass_seconds(3_600)
     assert stalls(world) == 0
+
+
+async def test_a_training_whose_job_is_being_deleted_is_not_stalled(world: World):
+    await a_watched_job(world)
+    await trains(world, 1, 3)
+    held = {"metadata": {"finalizers": ["example.com/wait"]}}
+    world.store.patch(TRAININGJOBS, NAMESPACE, "resnet", held)
+    world.delete(TRAININGJOBS, "resnet")
+    await world.pass_seconds(3_600)
+    assert stalls(world) == 0, "its reports are refused"
 
 
 def of_the_log(world: World, full: bool) -> None:

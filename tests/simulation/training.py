@@ -233,7 +233,9 @@ class TrainingDemands:
     def late(self, job: Job, pods: Iterable[Held]) -> Iterator[str]:
         """The rule that the silence about a training breaks which stands still in clear weather."""
         known, limit = self._known.get(job.key.uid), _limit(job)
-        if job.resource.gone or known is None or not known.stepped or known.told or not limit or self._clear is None:
+        if job.resource.gone or job.deleting or not limit or self._clear is None:
+            return
+        if known is None or not known.stepped or known.told:
             return
         slots = {job.pod_name(slot) for slot in job.attempt.slots}
         whole = slots == {held.at[1] for held in pods if trains(held) and not held.metadata.get("deletionTimestamp")}

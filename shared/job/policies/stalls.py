@@ -19,7 +19,8 @@ def stall_timer(job: Job) -> Timer | None:
     known, limit = job.training, job.spec.stall_timeout_seconds if job.spec is not None else None
     if limit is None or known.stands is None or not known.stepped or job.status.phase not in ("Running", "Scaling"):
         return None
-    if known.made_its_last_step or not _whole(job):
+    # The reports of a job that is being deleted are recorded no more.
+    if known.made_its_last_step or job.deleting or not _whole(job):
         return None
     # The report came before it was recorded.
     waited = known.reported.waited if known.reported is not None and known.stands == known.at else 0
