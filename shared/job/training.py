@@ -56,10 +56,7 @@ class Training(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     @property
     def refused(self) -> str:
         """What to do about a program that counts its steps anew; empty if it does not."""
-        if self.backwards is None:
-            return ""
-        what = "count steps over the whole training, not in each epoch"
-        return f"a report of step {self.backwards.step}, which was done before, is refused: {what}"
+        return goes_back(self.backwards) if self.backwards is not None else ""
 
 
 def ends(report: ProgressReported) -> bool:
@@ -115,3 +112,9 @@ def regrouped(training: Training, at: At, *, anew: bool) -> Training:
     """The training after its group changed; with `anew` for another attempt, whose first step may take long."""
     training = replace(training, backwards=None, stepped=False) if anew else training
     return replace(training, changed=training.changed or at, stands=at)
+
+
+def goes_back(report: ProgressReported) -> str:
+    """What to do about a report of a step that was done before."""
+    what = "count steps over the whole training, not in each epoch"
+    return f"a report of step {report.step}, which was done before, is refused: {what}"

@@ -128,7 +128,8 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
         context = {"name": "here", "context": {"cluster": "here", "user": "", "namespace": "team-a"}}
         config = {"current-context": "here", "clusters": [cluster], "contexts": [context], "users": []}
         (tmp_path / "kubeconfig").write_bytes(msgspec.json.encode(config))
-        known = {name: value for name, value in os.environ.items() if not name.startswith(("NATS", "NO_COLOR"))}
+        left_out = ("NATS", "NO_COLOR", "COLUMNS")
+        known = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
         found.environment = {**known, "KUBECONFIG": str(tmp_path / "kubeconfig"), "TERM": "xterm"}
         yield found
         found.answers.set()

@@ -19,7 +19,7 @@ from shared.job.state import Job, refusal_key
 from shared.job.text import MOST_MESSAGE, counted, in_a_row, in_one_line, last_words
 from shared.job.timers import BACK_OFF, FORCED_DELETION, NOTICE, REPLACEMENT, WELL
 from shared.job.timing import next_due
-from shared.job.training import begins
+from shared.job.training import begins, goes_back
 from shared.job.views import ChildView, PodView, each, ended
 from shared.telemetry.metrics import seconds_between
 from shared.telling.causes.links import because as why
@@ -98,7 +98,7 @@ def sentence(event: AnyEvent, before: Job, after: Job, by: str = "") -> str:
         case watcher.NodeLost() | watcher.NodeBack():
             return of_node(event, _named(event.uids, before))
         case watcher.ProgressReported():
-            return after.training.refused if event.backwards else progress(before, after)
+            return goes_back(event) if event.backwards else progress(before, after)
         case watcher.CheckpointTaken():
             return f"a checkpoint of step {event.step} was taken"
         case watcher.ChildrenObserved():
