@@ -41,7 +41,7 @@ DONE = Metric(
 )
 PURGED = Metric("muster_archive_purged_events_total", "counter", (), "Events that the archiver removed from the log")
 WAITING = Metric("muster_archive_waiting", "gauge", (), "Sealed histories whose events are still in the log")
-EVENTS = Metric("muster_archive_waiting_events", "gauge", (), "Events of these")
+EVENTS = Metric("muster_archive_waiting_events", "gauge", (), "Events of sealed histories in the log")
 FAILING = Metric("muster_archive_failing", "gauge", (), "Those of them that could not be archived, and are tried again")
 OLDEST = Metric("muster_archive_oldest_seconds", "gauge", (), "For how long the oldest of them waits")
 
