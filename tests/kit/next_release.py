@@ -38,8 +38,8 @@ EDITS: Mapping[str, tuple[tuple[str, str], ...]] = {
     ),
     "shared/job/evolve.py": (
         (
-            "        case scheduler.JobExpired():\n",
-            f"        case status.{EVENT}():\n            return job\n        case scheduler.JobExpired():\n",
+            "        case watcher.DisruptionNoticed():\n",
+            f"        case status.{EVENT}():\n            return job\n        case watcher.DisruptionNoticed():\n",
         ),
     ),
 }
