@@ -102,7 +102,7 @@ class Client:
 
     def left(self) -> None:
         """From `connection_lost`."""
-        # Whoever still holds this client, such as a failed request, holds no buffers of TLS with it.
+        # A failed request may refer to this client for long: the connection's buffers of TLS do not stay with it.
         self._transport, self._gone = None, True
         self._door.forget(self)
 

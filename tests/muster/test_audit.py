@@ -45,13 +45,7 @@ async def test_each_wish_has_its_author_and_its_outcome(log: Log):
     first, *later = a_running_job(2)
     assert isinstance(first, JobObserved)
     edited = replace(observed(a_spec(3), generation=2), by=(EDIT, SCALE))
-    request = ScaleRequested(
-        kind="ScaleOut",
-        name="more",
-        uid=Uid("request-1"),
-        spec=ScaleSpec(kind="ScaleOut", job="resnet", count=9),
-        by=(EDIT,),
-    )
+    request = replace(MORE, spec=ScaleSpec(kind="ScaleOut", job="resnet", count=9))
     rejected = ScaleRejected(request=request.uid, reason="AboveMaximum")
     log.add(replace(first, by=(EDIT,)), *later, edited, request, rejected, WRONG)
     log.add(JobDeleting(version=90), JobGone(version=91))
