@@ -1,4 +1,4 @@
-"""The kube-scheduler's part in gangs, as the real one plays it (`tests/gangs`)."""
+"""The kube-scheduler's part in gangs, as the real one plays it (`tests/e2e/test_gangs.py`)."""
 
 from shared.cluster.kinds import PODS
 from shared.frameworks.gangs import POD_GROUPS
@@ -26,6 +26,17 @@ def waits(store: MemoryStore, held: Held, room: int | None = None) -> bool:
     bound = [pod for pod in those if pod.manifest["spec"].get("nodeName")]
     used = sum(bool(pod.manifest["spec"].get("nodeName")) for pod in alive)
     return len(those) < least or (room is not None and room - used < least - len(bound))
+
+
+def others(store: MemoryStore, held: Held) -> list[Held]:
+    """The pods of the same gang that have no node yet: all that find places are bound at once."""
+    group = held.manifest["spec"].get("schedulingGroup")
+    return [
+        pod
+        for pod in store.find(PODS, held.at[0])
+        if group and pod.manifest["spec"].get("schedulingGroup") == group
+        if pod.at != held.at and not (pod.manifest["spec"].get("nodeName") or pod.metadata.get("deletionTimestamp"))
+    ]
 
 
 _OVER = ("Succeeded", "Failed")

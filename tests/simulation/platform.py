@@ -308,7 +308,7 @@ class Platform:
             act(held)
 
     def _bind(self, held: Held) -> None:
-        if gangs.waits(self._store, held):
+        if gangs.waits(self._store, held, self.places if self.places and not self.calm else None):
             self._next.pop(held.metadata["uid"])
             self._after(0.2, self._care_again, held.at)
             return
@@ -319,6 +319,9 @@ class Platform:
             self._after(0.3, self._care_again, held.at)
         elif nodes:
             self._store.bind(*held.at, self._draw(held.at).choice(nodes))
+            for other in gangs.others(self._store, held):
+                if not self._is_full():
+                    self._store.bind(*other.at, self._draw(other.at).choice(nodes))
         else:
             self._next.pop(held.metadata["uid"])
             self._after(1.0, self._care_again, held.at)
