@@ -210,6 +210,8 @@ class Attempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """True if it began with quota of a queue."""
     gang: int = 0
     """How many of its first pods have to find places together; 0 if each may alone."""
+    placed: bool = False
+    """True once a pod of that gang had a node, and so all of them had."""
     slots: SortedSet[Slot] = SortedSet()
     """Slots that have a pod or will get one: assigned or accepted, and neither released nor spent."""
     spent: SortedSet[Slot] = SortedSet()

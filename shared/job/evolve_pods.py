@@ -131,6 +131,7 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
                         failed_on = with_failure(failed_on, pod.node, at)
     attempt = replace(
         attempt,
+        placed=attempt.placed or (bool(attempt.gang) and any(_has_place(job, pod) for pod in event.pods)),
         slots=attempt.slots - over if over else attempt.slots,
         spent=attempt.spent | over if over else attempt.spent,
         tallies=tallies,
@@ -154,6 +155,11 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
     )
     job = _with_stuck(job, [pod.uid for pod in event.pods], at)
     return with_minimum_checked(seen(with_milestones(job, at), at), at)
+
+
+def _has_place(job: Job, pod: PodView) -> bool:
+    """True for a pod of the attempt that has a node; launcher and rendezvous are in no gang."""
+    return bool(pod.node) and pod.attempt == job.attempt.number and pod.role not in (LAUNCHER, RENDEZVOUS)
 
 
 def _failed_in_place(job: Job, known: PodView, pod: PodView) -> bool:

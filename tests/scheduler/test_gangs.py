@@ -107,6 +107,19 @@ def test_its_pods_name_the_group_whether_or_not_it_is_there_yet():
     assert of_pods(*a_gang(), group()) == {0: GROUP, 1: GROUP, 2: GROUP}
 
 
+def test_a_gang_has_no_pod_beyond_its_number_and_the_others_come_alone_once_it_has_places():
+    story = [*a_gang(4, least=2), group()]
+    assert of_pods(*story) == {0: GROUP, 1: GROUP}
+    lost = worker(0, version=11, deleting=True, **PENDING)
+    without = [*story, pods(worker(0, **PENDING), worker(1, **PENDING)), pods(lost), PodsGone(uids=(lost.uid,))]
+    assert of_pods(*without) == {2: GROUP}
+    placed = [*story, pods(worker(0, **PLACED), worker(1, **PLACED))]
+    assert of_pods(*placed) == {2: "", 3: ""}
+    # Were it in the group, a pod would wait for two places after both were lost.
+    gone = [worker(index, version=12, deleting=True, **PLACED) for index in (0, 1)]
+    assert of_pods(*placed, pods(*gone), PodsGone(uids=tuple(pod.uid for pod in gone))) == {2: "", 3: ""}
+
+
 def test_a_group_that_a_person_deleted_is_made_again():
     gone = ChildGone(kind=POD_GROUP, name=GROUP, uid=Uid("group"))
     assert of_groups(*a_gang(), group(), gone) == [CreatePodGroup(GROUP, 3)]

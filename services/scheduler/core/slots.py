@@ -99,7 +99,8 @@ def missing(job: Job, there: SortedSet[Slot]) -> list[Step]:
     steps = [*_services(job)] if job.may_try("CreateService") else []
     if not keys.ready(job) or not job.may_try("CreatePod") or _waits_for_a_later_attempt(job):
         return steps
-    wanted = capacity.within(job, quota.within(job, [slot for slot in job.attempt.slots - there if _known(job, slot)]))
+    wanted = [slot for slot in job.attempt.slots - there if _known(job, slot)]
+    wanted = gangs.within(job, capacity.within(job, quota.within(job, wanted)))
     held, refusal = job.held_names, job.efforts.refusals.get("CreatePod")
     if held is not None:
         # The others do not wait for a name; of those that do, a few probe.

@@ -3,11 +3,12 @@
 The first pods of an attempt are one gang, those of a scale-out another.  The launcher is none of them: it is made when
 its workers are Ready, and a gang that waited for it would never be scheduled.  Nor is the rendezvous.
 
-The kube-scheduler considers no pod of a gang before as many exist as its PodGroup says.  A pod that comes later, in the
-place of a lost one, is therefore in no gang: once one pod has a node, all of them had places.
+The kube-scheduler considers no pod of a gang before as many exist as its PodGroup says, and binds so many at once.  A
+gang is just so many pods: one more would wait for the others again after they were lost.  The pods that a job makes
+beyond it, and those in the place of lost ones, come alone once one pod of the gang has a node: all of them had places.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from shared.job.naming import Slot, gang_name
@@ -52,11 +53,24 @@ def known(job: Job) -> Iterator[Gang]:
     attempt = job.attempt
     if not attempt.gang or job.between_attempts:
         return
-    slots = SortedSet(slot for slot in attempt.slots if slot.role not in OUTSIDE) if job.starting else SortedSet[Slot]()
-    yield Gang(gang_name(job.key, attempt.number), attempt.gang, slots)
+    yield Gang(gang_name(job.key, attempt.number), attempt.gang, _first(job))
     request, arriving = job.scaling.open_request, job.scaling.arriving
     if request is not None and len(arriving) > 1 and not capacity.takes_part(job, request):
         yield Gang(gang_name(job.key, attempt.number, request.accepted), len(arriving), arriving)
+
+
+def _first(job: Job) -> SortedSet[Slot]:
+    """The slots of the attempt's first gang until it has places."""
+    attempt = job.attempt
+    if attempt.placed or not job.starting:
+        return SortedSet()
+    return SortedSet([slot for slot in attempt.slots if slot.role not in OUTSIDE][: attempt.gang])
+
+
+def within(job: Job, slots: Iterable[Slot]) -> list[Slot]:
+    """Those of these slots without a pod that may get one now: before its first gang has places a job has no others."""
+    first = _first(job) if job.attempt.gang else ()
+    return [slot for slot in slots if not first or slot in first or slot.role in OUTSIDE]
 
 
 def unplaced(job: Job) -> list[Gang]:
