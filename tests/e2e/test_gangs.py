@@ -160,6 +160,19 @@ async def test_a_gang_grows_whole_or_not_at_all_and_shrinks_and_replaces(operato
     await gone(operator, "grows")
 
 
+async def test_a_job_by_capacity_has_its_minimum_at_once_and_then_takes_single_places(operator: Operator) -> None:
+    await has_room(operator, 1)
+    job = a_gang("elastic", 4, elasticity={"size": "Capacity"})
+    job["spec"]["etReplicaSpecs"]["worker"]["minReplicas"] = 2
+    await operator.apply(job)
+    await all_made(operator, "elastic", workers=2)
+    await stays(operator, {"elastic": 0})
+    for places in (3, 4):
+        await has_room(operator, places)
+        await stays(operator, {"elastic": places})
+    await gone(operator, "elastic")
+
+
 async def test_preemption_takes_single_pods_below_the_minimum_and_the_rest_goes_on(operator: Operator) -> None:
     await has_room(operator, 4)
     await operator.apply(a_gang("cheap", 4))
