@@ -6,7 +6,7 @@ from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import EffectRefused
 from shared.job.events.scaler import ScaleFailed, ScaleSucceeded, WorkersReleased
 from shared.job.events.status import JobFailed, JobRestarting, JobSuspended
-from shared.job.events.watcher import HistoryBroken, JobGone, PodsGone, TimePassed
+from shared.job.events.watcher import HistoryBroken, JobGone, PodsGone, ProgressReported, TimePassed
 from shared.job.naming import Uid
 from shared.job.spec import SCHEDULING_TIMEOUT_SECONDS
 from shared.job.timers import Timer, passed
@@ -146,3 +146,12 @@ def test_nothing_is_judged_any_more(end: AnyEvent):
 )
 def test_between_attempts_no_worker_is_missed(pause: AnyEvent):
     assert "BelowMinimum" not in names(*SHORT, pause)
+
+
+def test_the_time_of_a_stall_counts_from_when_its_step_came_until_the_group_changes():
+    step = ProgressReported(pod=worker(0).uid, attempt=0, step=7, waited=4)
+    story: list[AnyEvent] = [*a_running_job(workers=2, stall_timeout_seconds=60), step]
+    (timer,) = timers(*story)
+    assert (timer.anchor, timer.seconds, timer.ahead) == (len(story), 60, 4)
+    changed = [timer for timer in timers(*story, *scaling_out(2), published(2, 0, 1, 2)) if timer.name == "Stall"]
+    assert [timer.ahead for timer in changed] == [0], "the changed group has all the time for its next step"

@@ -18,9 +18,12 @@ from shared.eventlog import Entry
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.job.events.catalog import read_event
+from shared.job.events.scheduler import JobRestarted, SlotsAssigned
+from shared.job.events.status import JobRestarting
 from shared.job.events.watcher import ProgressReported
 from shared.job.naming import ATTEMPT, JOB_UID, ROLE, Uid
-from shared.job.views import Exit
+from shared.job.spec import WORKER
+from shared.job.views import Exit, Slots
 from shared.telling.shown import Shown
 from tests.kit.builders import a_running_job, report_body, worker
 from tests.kit.kubelet import NAMESPACE
@@ -188,6 +191,20 @@ async def test_the_token_of_another_jobs_pod_and_that_of_an_earlier_attempt_repo
         the_watcher(world).reports.take(world.job().key, earlier, report_body(current_step=1))
     assert refused.value.reason == "Over"
     assert not recorded(world)
+
+
+def test_a_pod_of_an_earlier_attempt_that_still_runs_reports_nothing():
+    again = [
+        JobRestarting(reason="TrainingJobFailed"),
+        JobRestarted(attempt=1),
+        SlotsAssigned(slots=(Slots(1, WORKER, ((0, 1),)),), reason="Restarted"),
+    ]
+    job = given(*a_running_job(), *again).job
+    earlier = worker(0).uid
+    assert not job.between_attempts
+    with pytest.raises(Refused) as refused:
+        progress.events(job, progress.read(report_body(current_step=9), earlier))
+    assert refused.value.reason == "Over"
 
 
 async def test_a_standby_watcher_records_what_it_is_told():

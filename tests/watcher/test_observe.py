@@ -696,6 +696,14 @@ class TestRequests:
         assert list(watching.job(SECOND_LIFE).scaling.requests) == ["out"]
         assert not watching.job(WAITING).scaling.requests
 
+    def test_an_unowned_one_that_a_job_began_does_not_run_again_for_the_next_of_that_name(self):
+        ran, begun = scaling_out(2), a_request("scaleout-request-1")
+        watching = Watching(*a_running_job(), msgspec.structs.replace(ran[0], owner=Uid("")), *ran[1:], JobGone())
+        watching.show(a_resource(key=SECOND_LIFE))
+        watching.show_requests(replace(begun, uid=Uid("request-1")), a_request("new"))
+        watching.settle(SECOND_LIFE, WAITING, KEY)
+        assert list(watching.job(SECOND_LIFE).scaling.requests) == ["new"]
+
     def test_a_changed_wish_is_said_while_it_waits_and_not_after(self):
         watching = Watching(observed(a_spec()))
         watching.show(a_resource(version=1))
