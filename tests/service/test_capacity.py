@@ -336,6 +336,23 @@ async def test_a_pod_that_never_ends_on_a_dead_node_is_not_waited_for(world: Wor
     assert world.status(TRAININGJOBS, "resnet")["phase"] == "Restarting"
 
 
+async def test_on_a_node_that_flaps_a_worker_joins_again_no_more_often_than_the_job_says(world: World):
+    for node in (SILENT, OTHER):
+        world.store.create(NODES, "", {"metadata": {"name": node}, "spec": {}})
+    world.homes = {f"resnet-{name}": OTHER for name in ("launcher", "worker-1")}
+    world.apply(TRAININGJOBS, a_job(workers=2, least=1, growSeconds=GROW))
+    await world.running()
+    for turn in range(100):
+        condition_of_the_node(world, ("Unknown", "True")[turn % 2])
+        await world.pass_seconds(3)
+    # The first files, the first loss, and each time that it joined and was lost again.
+    assert world.count("HostsPublished") <= 2 + 2 * 300 // GROW
+    assert world.count("JobRestarting") == 0
+    assert {"resnet-worker-0", "resnet-worker-1"} == {*world.pods()} - {"resnet-launcher"}
+    condition_of_the_node(world, "True")
+    await world.until(lambda: training(world) == 2, "it trains with both")
+
+
 @pytest.mark.parametrize("elastic", [True, False])
 async def test_the_workers_of_a_scale_out_join_while_others_are_about_to_go(elastic: bool):
     async with World(drain_seconds=5) as world:
