@@ -21,6 +21,8 @@ class Training(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """When that was recorded."""
     changed: At | None = None
     """When the group changed first since it was last known to train; None while it trains."""
+    left: int | None = None
+    """The step that was reached when a program began anew; None once that makes steps itself."""
     stands: At | None = None
     """Since when it may have stood still: the newest step, change of the group, or start of a pod."""
     stepped: bool = False
@@ -34,6 +36,11 @@ class Training(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     def made_its_last_step(self) -> bool:
         """True from the last step on: what follows, such as writing the model, makes none."""
         return self.reported is not None and ends(self.reported)
+
+    @property
+    def reached(self) -> int | None:
+        """The newest step, also while a program that began anew has made none; None without a step."""
+        return (self.reported.step if self.reported is not None else None) or self.left
 
     @property
     def at_stake(self) -> int | None:
@@ -103,6 +110,7 @@ def told(training: Training, event: ProgressReported | CheckpointTaken, at: At) 
         reported=whole,
         at=at,
         changed=(training.changed or at) if began else None,
+        left=training.reached if began else None,
         stands=at,
         stepped=training.stepped or not began,
     )

@@ -42,6 +42,10 @@ def test_the_first_step_after_a_change_says_what_the_change_cost():
     told = sentence(AGAIN, before, after)
     assert told.startswith("the group trains again at step 101 of 1000 (12 %), 19 steps back: ")
     assert told.endswith(" s after it changed")
+    # As `transformers` and `muster.train` report: their process begins anew.
+    begun = [*a_running_job(2), AT_120, REGROUPED, ProgressReported(pod=POD, attempt=0, percentage=0, total=1000)]
+    told = sentence(AGAIN, a_history(begun).job, a_history([*begun, AGAIN]).job)
+    assert told.startswith("the group trains again at step 101 of 1000, 19 steps back: ")
     assert sentence(AT_120, a_history(a_running_job(2)).job, a_history([*a_running_job(2), AT_120]).job) == (
         "the training is at step 120 of 1000 (12 %)"
     )

@@ -302,9 +302,7 @@ def progress(before: Job, after: Job) -> str:
     if was.reported is None or was.changed is None:
         return f"the training is at {now.words}"
     seconds = seconds_between(was.changed.time, now.at.time) or 0.0
-    back = 0
-    if was.reported.step is not None and now.reported.step is not None:
-        back = was.reported.step - now.reported.step
+    back = was.reached - now.reached if was.reached is not None and now.reached is not None else 0
     lost = f", {counted(back, 'step')} back" if back > 0 else ""
     return f"the group trains again at {now.words}{lost}: {seconds:.0f} s after it changed"
 
