@@ -8,13 +8,13 @@ from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.kubeflow import JOB_ROLE
 from shared.frameworks.mpijob import MPIJOB
-from shared.frameworks.pods import with_token_if_asked
+from shared.frameworks.pods import AUDIENCE, AUTHORITY, URL, Port, key_at, with_reporting, with_token_if_asked
 from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.frameworks.runtimes import joined
 from shared.frameworks.tfjob import TFJOB
 from shared.frameworks.training_job import TRAININGJOB
 from shared.frameworks.trainjob import TRAINJOB
-from shared.job.naming import Slot
+from shared.job.naming import JobKey, Slot, Uid
 from shared.job.spec import JobSpec
 from tests.frameworks.documents import (
     changed,
@@ -251,3 +251,46 @@ def test_a_pod_has_no_token_if_its_template_has(spec: dict[str, Any]):
 )
 def test_a_pod_is_as_its_template_wishes(spec: dict[str, Any]):
     assert with_token_if_asked({"spec": spec})["spec"] == spec
+
+
+@pytest.mark.parametrize(
+    ("framework", "job", "slot"),
+    [
+        pytest.param(framework, job, Slot(0, role, 0), id=framework.name)
+        for framework, job, role in (
+            (TRAININGJOB, training_job(), "launcher"),
+            (PYTORCHJOB, pytorch_job(Master=1, Worker=1), "master"),
+            (TFJOB, tf_job(Worker=2), "worker"),
+            (MPIJOB, mpi_job(Launcher=1, Worker=1), "launcher"),
+        )
+    ],
+)
+def test_the_training_container_of_any_kind_learns_where_to_report_and_keeps_what_the_user_set(
+    framework: Framework, job: dict[str, Any], slot: Slot
+):
+    spec = spec_of(framework, job)
+    pod = pod_for(custom(job), slot, framework)
+    container = spec.role(slot.role).container
+    (before,) = [each for each in pod["spec"]["containers"] if each["name"] == container]
+    mine = {"name": "KUBEFLOW_TRAINER_SERVER_TOKEN", "value": "/mine"}
+    before["env"] = [*(before.get("env") or []), mine]
+    pod["spec"]["containers"].append({"name": "other"})
+    key = JobKey("team-a", "resnet", Uid("uid-1"))
+    made = with_reporting(pod, key, container, Port("https://watcher:8443/", "PEM"))
+    after, other = ({each["name"]: each for each in made["spec"]["containers"]}[name] for name in (container, "other"))
+    assert other == {"name": "other"}
+    added = {each["name"]: each["value"] for each in after["env"] if each not in before["env"]}
+    url = "https://watcher:8443/v1/namespaces/team-a/jobs/resnet/uid-1/progress"
+    assert added == {
+        "KUBEFLOW_TRAINER_SERVER_URL": url,
+        "KUBEFLOW_TRAINER_SERVER_CA_CERT": "/var/run/secrets/muster/progress/ca.crt",
+    }
+    assert mine in after["env"]
+    assert key_at(url.removeprefix("https://watcher:8443")) == key
+    assert {**made["metadata"]["annotations"]}.items() >= {(AUTHORITY, "PEM"), (URL, url)}
+    (volume,) = [each for each in made["spec"]["volumes"] if each not in (pod["spec"].get("volumes") or [])]
+    assert {"name": volume["name"], "mountPath": "/var/run/secrets/muster/progress", "readOnly": True} in after[
+        "volumeMounts"
+    ]
+    token = volume["projected"]["sources"][0]["serviceAccountToken"]
+    assert token == {"audience": AUDIENCE, "expirationSeconds": 3600, "path": "token"}
