@@ -18,17 +18,18 @@ from torch.nn.parallel import DistributedDataParallel
 EPOCHS = int(os.environ.get("EPOCHS", "12"))
 EPOCH_SECONDS = float(os.environ.get("EPOCH_SECONDS", "0"))
 """The least time for an epoch: long enough to watch a worker go and another one come."""
-BATCH = 64
+STEPS = 21
+"""Of an epoch; the points of one are shared by all processes, so that another number of them changes nothing else."""
 WANTED_LOSS = 0.25
 """A coin's is 0.69."""
 SNAPSHOT = Path(os.environ.get("SNAPSHOT", "/tmp/snapshot")).with_suffix(f".{os.environ.get('LOCAL_RANK', '0')}")  # noqa: S108
 
 
 def resume(network: torch.nn.Module, optimizer: torch.optim.Optimizer) -> int:
-    """Everybody goes on from where the furthest has come; the number of epochs that are done."""
-    state = torch.load(SNAPSHOT) if SNAPSHOT.exists() else {"epochs": 0}
+    """Everybody goes on from where the furthest has come; the number of steps that are done."""
+    state = torch.load(SNAPSHOT) if SNAPSHOT.exists() else {"steps": 0}
     came: list[int] = [0] * dist.get_world_size()
-    dist.all_gather_object(came, state["epochs"])
+    dist.all_gather_object(came, state["steps"])
     if max(came):
         told = [state]
         dist.broadcast_object_list(told, src=came.index(max(came)))
@@ -37,10 +38,10 @@ def resume(network: torch.nn.Module, optimizer: torch.optim.Optimizer) -> int:
     return max(came)
 
 
-def keep(epochs: int, network: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+def keep(steps: int, network: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """Whole or not at all: this process may be killed at any time."""
     unfinished = SNAPSHOT.with_suffix(".unfinished")
-    torch.save({"epochs": epochs, "network": network.state_dict(), "optimizer": optimizer.state_dict()}, unfinished)
+    torch.save({"steps": steps, "network": network.state_dict(), "optimizer": optimizer.state_dict()}, unfinished)
     unfinished.replace(SNAPSHOT)
 
 
@@ -52,27 +53,28 @@ def main() -> int:
     network = torch.nn.Sequential(torch.nn.Linear(2, 24), torch.nn.Tanh(), torch.nn.Linear(24, 1))
     optimizer = torch.optim.SGD(network.parameters(), lr=0.3, momentum=0.9)
     done = resume(network, optimizer)
-    print(f"group workers={workers} rank={rank} epochs={done}", flush=True)
+    print(f"group workers={workers} rank={rank} epochs={done // STEPS}", flush=True)
     model = DistributedDataParallel(network)
     error = torch.nn.BCEWithLogitsLoss()
-    places, inside = (torch.from_numpy(part[rank::workers].copy()) for part in points())
-    loss = torch.zeros(1)
-    for epoch in range(done, EPOCHS):
+    places, inside = map(torch.from_numpy, points())
+    loss, losses = torch.zeros(1), []
+    for step in range(done, EPOCHS * STEPS):
         began = time.monotonic()
-        order = torch.randperm(len(places), generator=torch.Generator().manual_seed(epoch))
-        losses = []
-        for some in order.split(BATCH)[: len(points()[0]) // workers // BATCH]:
-            optimizer.zero_grad()
-            lost = error(model(places[some]), inside[some])
-            lost.backward()
-            optimizer.step()
-            losses.append(lost.detach())
-        loss = torch.stack(losses).mean()
-        dist.all_reduce(loss)
-        loss /= workers
-        keep(epoch + 1, network, optimizer)
-        print(f"epoch={epoch + 1} loss={loss.item():.4f} workers={workers}", flush=True)
-        time.sleep(max(0.0, began + EPOCH_SECONDS - time.monotonic()))
+        order = torch.randperm(len(places), generator=torch.Generator().manual_seed(step // STEPS))
+        some = order.chunk(STEPS)[step % STEPS][rank::workers]
+        optimizer.zero_grad()
+        lost = error(model(places[some]), inside[some])
+        lost.backward()
+        optimizer.step()
+        losses.append(lost.detach())
+        # After every step: it is small, and a lost worker costs no more than that.
+        keep(step + 1, network, optimizer)
+        if (step + 1) % STEPS == 0:
+            loss, losses = torch.stack(losses).mean(), []
+            dist.all_reduce(loss)
+            loss /= workers
+            print(f"epoch={(step + 1) // STEPS} loss={loss.item():.4f} workers={workers}", flush=True)
+        time.sleep(max(0.0, began + EPOCH_SECONDS / STEPS - time.monotonic()))
     dist.barrier()
     dist.destroy_process_group()
     return 0 if loss.item() < WANTED_LOSS else 1
