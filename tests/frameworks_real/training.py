@@ -115,14 +115,17 @@ class Training:
 
     async def lose(self, pod: str) -> None:
         """End a pod as a node that is gone does, and wait until another one has its name."""
-        asked = ("get", "pod", pod, "--ignore-not-found", "-o", "jsonpath={.metadata.uid}")
-        lost = await self.operator.kubectl(*asked)
+        lost = await self.uid(pod)
         await self.operator.kubectl("delete", "pod", pod, "--grace-period=0", "--force", "--wait=false")
 
         async def replaced() -> bool:
-            return await self.operator.kubectl(*asked) not in ("", lost)
+            return await self.uid(pod) not in ("", lost)
 
         await self.operator.until(replaced, lambda: f"nothing is there in the place of {pod}")
+
+    async def uid(self, pod: str) -> str:
+        """The uid of a pod; empty if there is none."""
+        return await self.operator.kubectl("get", "pod", pod, "--ignore-not-found", "-o", "jsonpath={.metadata.uid}")
 
     async def end(self, job: str) -> None:
         await self.operator.kubectl("delete", job, "--wait=false")

@@ -339,10 +339,16 @@ class Operator:
 
 
 @asynccontextmanager
-async def an_operator(folder: Path, make: MakeHost, **settings: str) -> AsyncIterator[Operator]:
-    """Everything up, with a short drain and these settings; services that end by themselves are started again."""
+async def an_operator(
+    folder: Path, make: MakeHost, *, reports: bool = False, **settings: str
+) -> AsyncIterator[Operator]:
+    """Everything up, with a short drain and these settings; services that end by themselves are started again.
+
+    With `reports` programs say how far they are.
+    """
     audit = folder / "audit.jsonl"
-    async with Stack(folder, make, settings={"MUSTER_DRAIN": "PT1S", **settings}, audit=audit) as stack:
+    settings = {"MUSTER_DRAIN": "PT1S", **settings}
+    async with Stack(folder, make, settings=settings, audit=audit, reports=reports) as stack:
         operator = Operator(stack, audit)
         keeping = asyncio.create_task(operator.keep_running())
         try:
