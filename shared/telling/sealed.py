@@ -204,17 +204,18 @@ def _other(newest: Part, found: History) -> bool:
 
 
 async def newest_of(log: EventLog, asked: Asked, namespace: str, uid: str) -> Part | None:
+    """The last message of the job of this name, or of this uid, that began last; None without one."""
     subject = archived_under(namespace, asked.name, uid)
     newest = await log.archive.newest(subject)
-    if newest is None or (not newest.forgotten and _means(newest, asked.targets)):
+    if newest is None or (uid != "*" and not newest.forgotten and _means(newest, asked.targets)):
         return newest
-    # Of an older life that was forgotten since, the mark comes later than all of a newer one.
-    newest = None
-    async with aclosing(log.archive.parts(subject)) as parts:
+    # A former life may be archived, or forgotten, after all of a newer one.
+    found = None
+    async with aclosing(log.archive.scan(subject=subject)) as parts:
         async for part in parts:
-            if _means(part, asked.targets) and (newest is None or part.seal.last >= newest.seal.last):
-                newest = part
-    return newest
+            if _means(part, asked.targets) and (found is None or part.seal.first >= found.seal.first):
+                found = part
+    return found
 
 
 def _means(part: Part, targets: Sequence[Target]) -> bool:

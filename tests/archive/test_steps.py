@@ -7,9 +7,13 @@ import pytest
 
 from services.archive.core import Sealed, next_step, of_namespaces
 from shared.eventlog.parts import PART_BYTES, Packing, Part, Seal
-from shared.telling.sealed import parts_of
-from tests.kit.sealed import a_key
-from tests.memory.eventlog import MemoryArchive
+from shared.frameworks.kinds import BUILT_IN
+from shared.job.naming import archived_as, key_archived
+from shared.telling.sealed import Check, newest_of, parts_of
+from shared.telling.targets import parse_target
+from tests.bench.archive import lived
+from tests.kit.sealed import a_key, a_life
+from tests.memory.eventlog import MemoryArchive, MemoryEventLog, MemoryJournal
 
 SEAL = Seal(1, 9, 9, "a")
 
@@ -76,3 +80,20 @@ def test_lines_of_any_alphabet_make_messages_that_can_be_read():
         packing.add(line)
     bodies = packing.bodies()
     assert [len(gzip.decompress(body)) for body in bodies] == [len(line.encode()) + 1] * 5
+
+
+@pytest.mark.parametrize("uid", ["*", "u-1"])
+async def test_of_a_name_the_archive_has_the_life_that_began_last_though_a_former_one_came_later(uid: str):
+    journal = MemoryJournal()
+    log = MemoryEventLog(journal)
+    for sequence, (life, first) in enumerate([("u-1", 20), ("u-2", 60), ("u-1", 20)], 1):
+        check = Check(key := a_key("team-a", uid=life))
+        for event in lived(key, a_life())[1]:
+            check.fold(event)
+        row = check.row(BUILT_IN).encode()
+        seal = Seal(first, first + 10 * sequence, 9, "a")
+        journal.archived.append(Part(archived_as(key), sequence, seal, 1, 1, row, b"", ""))
+    found = await newest_of(log, parse_target("trainingjob/resnet", BUILT_IN), "team-a", uid)
+    assert found is not None
+    assert key_archived(found.subject).uid == ("u-2" if uid == "*" else uid)
+    assert found.sequence == (2 if uid == "*" else 3), "the last message of that life"
