@@ -99,6 +99,8 @@ class Status:
         """Jobs without an event after this one have all their Events; None before it is read."""
         self.hash_at: Callable[[JobKey, int], str | None] = lambda key, sequence: None
         """The hash of a job's history at an event; None where the fold keeps none."""
+        self.lives: Callable[[JobKey], bool] = lambda key: True
+        """False once this fold knows that the job is gone."""
         self._position: Callable[[], int] = lambda: 0
         """The last event that this replica has folded."""
         self._histories: Callable[[], Iterable[History]] = tuple
@@ -153,6 +155,7 @@ class Status:
         self.hash_at = lambda key, sequence: (
             known.hash_at(sequence) if (known := runtime.histories.get(key)) is not None else None
         )
+        self.lives = lambda key: (known := runtime.histories.get(key)) is not None and not known.job.resource.gone
         await self._acts.wait()
         work = [self._remove_closed(runtime), self._note_announced(runtime)]
         if self._anchoring is not None:
@@ -293,6 +296,9 @@ class Status:
                 await must_be_asked_of(self._cluster, scaled, job, effect.kind, held, over=effect.over)
             status = replacing(status, held.status)
         if effect.uid == job.key.uid:
+            if not self.lives(job.key):
+                # The API server answered late: of a job that is gone the bucket keeps nothing.
+                return
             await self._checkpoints.reach(effect.uid, head)
         patch = {"metadata": {"resourceVersion": version}, "status": status}
         try:
@@ -318,7 +324,7 @@ class Status:
     async def _done(self, effect: PatchStatus, job: Job, version: str) -> None:
         """The object shows the document: neither this process nor, of one that is over, the next one has to look."""
         self._written[job.key][effect.uid] = (_shape(effect, job), version)
-        if effect.over:
+        if effect.over and self.lives(job.key):
             await self._checkpoints.shown(effect.uid, effect.document, job.resource.epoch)
 
     async def _gone(self, resource: Resource[Custom], namespace: str, effect: PatchStatus) -> bool:

@@ -144,6 +144,35 @@ async def test_nothing_is_kept_beside_the_log_of_a_job_that_is_gone_with_all_tha
     assert world.life(other).key.name == "other"
 
 
+class Answerless(Calm):
+    """The answers to one kind of question come once the test says so."""
+
+    def __init__(self) -> None:
+        self.asked, self.over = asyncio.Event(), asyncio.Event()
+        self.over.set()
+
+    async def after(self, call: Call) -> None:
+        if not self.over.is_set() and (call.verb, call.plural) == ("get", TRAININGJOBS.plural):
+            self.asked.set()
+            await self.over.wait()
+
+
+async def test_nothing_is_kept_of_a_job_about_which_the_api_server_answers_once_it_is_gone():
+    slow = Answerless()
+    async with World(weather=lambda author: slow if author == "status" else None) as world:
+        uid = (await world.trains(workers=1)).metadata["uid"]
+        await world.quiet()
+        slow.over.clear()
+        world.store.patch(TRAININGJOBS, NAMESPACE, "resnet", {"spec": {"backoffLimit": 3}})
+        await world.until(slow.asked.is_set)
+        world.delete(TRAININGJOBS, "resnet")
+        await world.until(lambda: closed(world.life(uid)))
+        await world.pass_seconds(10)
+        slow.over.set()
+        await world.pass_seconds(10)
+        assert kept_of(world) == set()
+
+
 async def test_nothing_is_kept_beside_the_log_of_a_request_that_is_gone_while_its_job_lives(world: World):
     await world.trains(workers=1)
     request = world.apply(SCALEOUTS, a_scale_out(1)).metadata["uid"]
