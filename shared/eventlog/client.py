@@ -23,6 +23,9 @@ from shared.eventlog.tls import Life, Tls
 Handler = Callable[[bytes, bytes, bytes, bytes], None]
 """Takes subject, reply subject, raw headers and body of a message; must not raise."""
 
+AT_ONCE = 100
+"""Messages that are handled before the loop runs its other callbacks."""
+
 
 class RawClient(Client):
     """nats-py's client without its queues, its message objects and its header parser.
@@ -34,6 +37,7 @@ class RawClient(Client):
     def __init__(self) -> None:
         super().__init__()
         self._handlers: dict[int, Handler] = {}
+        self._handled = 0
         self.trusted: Tls | None = None
         self.address: ParseResult | None = None
         """The address of the connected server, or of the last attempt; None before."""
@@ -117,8 +121,12 @@ class RawClient(Client):
         handler = self._handlers.get(sid)
         if handler is None:
             await super()._process_msg(sid, subject, reply, data, headers)
-        else:
-            handler(subject, reply, headers or b"", data)
+            return
+        handler(subject, reply, headers or b"", data)
+        self._handled += 1
+        if not self._handled % AT_ONCE:
+            # While bytes are there, nothing else in nats-py lets other tasks run.
+            await asyncio.sleep(0)
 
 
 class NoPassword(nats.errors.Error):
