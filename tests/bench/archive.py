@@ -19,24 +19,34 @@ import msgspec
 import nats
 
 from services.history.answers import Answers
+from services.scheduler.shell import Scheduler
 from shared.errors import Transient
 from shared.eventlog import Entry, Stored, api, wire
-from shared.eventlog.account import ADMIN, ARCHIVE, HISTORY
+from shared.eventlog.account import ADMIN, ARCHIVE, HEADS, HISTORY
+from shared.eventlog.account import subject_of as bucket_subject
 from shared.eventlog.archive import headers_of
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.parts import Packing, Seal
 from shared.eventlog.server import NatsServer
+from shared.eventlog.subject import Subject
 from shared.frameworks.kinds import BUILT_IN
 from shared.history_api import Question
+from shared.job.chain import checkpoint_of
 from shared.job.events.catalog import AnyEvent
-from shared.job.fold import Histories, History
+from shared.job.fold import History
 from shared.job.naming import JobKey, Uid, archived_as, subject_of
-from shared.telling.reading import fold_to_end, line_of
+from shared.job.steps import Step
+from shared.process.main import freeze_after
+from shared.process.serving import meanwhile
+from shared.runtime.run import Runtime
+from shared.telling.reading import line_of
 from shared.telling.sealed import Check
 from tests.kit.builders import a_running_job
-from tests.kit.histories import stored
+from tests.kit.histories import KEY, stored
 from tests.kit.nats import a_server, connected
 from tests.kit.sealed import a_life
+from tests.memory.cluster import MemoryCluster
+from tests.memory.store import MemoryStore
 
 WINDOW = 1_000
 """Messages that are sent before one is waited for."""
@@ -79,19 +89,30 @@ def archived(jobs: int, identity: str) -> Iterator[Sent]:
 
 
 def living(jobs: int, identity: str) -> Iterator[Sent]:
-    """The events of jobs that run, each scope's after the one before."""
+    """The events of jobs that run, each scope's after the one before, and the checkpoint of each job."""
     life, end = a_running_job(workers=4), 0
     for number in range(jobs):
-        history = History(JobKey(f"team-{number % NAMESPACES}", f"live-{number}", Uid(f"live-{number}")))
+        name = f"live-{number}"
+        history = History(JobKey(f"team-{number % NAMESPACES}", name, Uid(f"0a0b0c0d-0e0f-4a0b-8c0d-{number:012d}")))
         scopes: dict[str, int] = {}
         for event in life:
             end += 1
             made = stored(history, event, sequence=BEFORE + end)
+            subject = Subject.parse(made.subject)
+            # The chain covers all of these.
+            made = msgspec.structs.replace(
+                made,
+                time=TIME,
+                event_id=f"{number}-{end}",
+                source=wire.source(identity, subject.author),
+                body=made.body.replace(KEY.name.encode(), name.encode()),
+            )
             history.fold(made)
-            family, *_, author, _ = made.subject.split(".")
-            scope = author if family == "facts" else ""
-            yield sent(made.subject, f"{number}-{end}", made.body, made.basis, identity, scopes.get(scope, 0))
-            scopes[scope] = made.sequence
+            expect = scopes.get(subject.scope, 0)
+            yield sent(made.subject, made.event_id, made.body, made.basis, identity, expect)
+            scopes[subject.scope] = made.sequence
+        checkpoint = checkpoint_of(identity, history.head).encode()
+        yield bucket_subject(HEADS, history.job.key.uid), checkpoint, {}
 
 
 BEFORE = 1
@@ -123,18 +144,37 @@ def resident(pid: int | str, what: str = "VmRSS") -> float:
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(what))
 
 
+CHILDREN = {"start": "scheduler", "lists": HISTORY}
+"""What is measured in a process of its own, and its user."""
+
+
 async def child(server: NatsServer, what: str) -> None:
-    words = [sys.executable, "-m", "tests.bench.archive", what, server.url, server.users[HISTORY]]
+    words = [sys.executable, "-m", "tests.bench.archive", what, server.url, server.users[CHILDREN[what]]]
     process = await asyncio.create_subprocess_exec(*words)
     assert await process.wait() == 0
 
 
 async def start(log: JetStreamEventLog) -> None:
-    """What each service does before it decides."""
-    histories, began, busy = Histories(), time.perf_counter(), time.process_time()
-    await fold_to_end(log, histories.fold)
-    took, busy = time.perf_counter() - began, time.process_time() - busy
-    print(f"start: {took:.1f} s, {busy:.1f} s of them a core's, {resident('self'):.0f} MiB, {len([*histories])} jobs")
+    """What a service does until it has decided on each job: the scheduler, in a cluster without objects."""
+    began, decided = time.perf_counter(), set[JobKey]()
+    scheduler = Scheduler(MemoryCluster(MemoryStore()), BUILT_IN)
+    decide = scheduler.decide
+
+    def noted(history: History) -> list[Step]:
+        decided.add(history.job.key)
+        return decide(history)
+
+    scheduler.decide = noted  # type: ignore[method-assign]
+    runtime = Runtime(scheduler, log, heads=await log.bucket(HEADS))
+    async with meanwhile(freeze_after(runtime.folded), runtime.run()):
+        while not decided:
+            await asyncio.sleep(0.001)
+        first, jobs = time.perf_counter() - began, len(runtime.histories)
+        while len(decided) < jobs:
+            await asyncio.sleep(0.001)
+    took, held = time.perf_counter() - began, len([*runtime.histories.held()])
+    print(f"start: decides after {first:.1f} s, has decided on each of {jobs} jobs after {took:.1f} s, {held} are held")
+    print(f"  {time.process_time():.1f} s of a core with imports, {resident('self'):.0f} MiB")
 
 
 async def lists(log: JetStreamEventLog) -> None:
@@ -210,7 +250,7 @@ async def measured(folder: Path, jobs: int, live: int) -> None:
 
 
 async def asked_as_child(what: str, url: str, password: str) -> None:
-    log = await JetStreamEventLog.connect(url, name="bench", user=HISTORY, password=password)
+    log = await JetStreamEventLog.connect(url, name="bench", user=CHILDREN[what], password=password)
     try:
         await {"start": start, "lists": lists}[what](log)
     finally:
