@@ -16,6 +16,7 @@ from muster.jobs import (
     is_switched_off,
     must_not_be_over,
     must_not_pause,
+    objects,
     of_workload,
     patch_at,
     patched,
@@ -32,7 +33,7 @@ from muster.jobs import (
 from shared.cluster import Cluster
 from shared.cluster.objects import Custom
 from shared.errors import Refused
-from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
+from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS, selected
 from shared.frameworks.schemas import Scale
 from shared.job.naming import RESTART
 from shared.job.spec import JobSpec
@@ -55,7 +56,11 @@ async def ask_for(cluster: Cluster, asked: Asked, namespace: str, size: int) -> 
     must_not_pause(job, target)
     if spec is not None:
         _must_be_within_bounds(target, spec, size)
-    if target.has_requests:
+    if target.has_requests and (earlier := await _unfinished(cluster, target, job)) is not None:
+        # It may fail: the size from which another one would count is not known before its end.
+        words = f"{target.label} has a request that is not over, {earlier.label}: wait for its end, or delete it first"
+        raise Refused(words, reason="Invalid")
+    if target.has_requests and (scale is None or spec is None or not _is_changing(target, job, scale, spec, size)):
         return await _by_request(cluster, target, job, size)
     assert scale is not None, target
     if spec is None:
@@ -114,8 +119,31 @@ async def _by_request(cluster: Cluster, target: Target, job: Custom, size: int) 
     )
 
 
+async def _unfinished(cluster: Cluster, target: Target, job: Custom) -> Target | None:
+    """A request for the job that is not over; None without one, and without the right to list requests."""
+    for resource in (SCALEOUTS, SCALEINS):
+        try:
+            requests = await objects(cluster, resource, job.metadata.namespace)
+        except Refused as refusal:
+            if refusal.reason != "Forbidden":
+                raise
+            continue
+        for request in requests or ():
+            known = Target(resource, request.metadata.name)
+            if selected(request) == target.name and known.phase(status_of(request)) not in _SCALED:
+                return known
+    return None
+
+
+def _is_changing(target: Target, job: Custom, scale: Scale, spec: JobSpec, size: int) -> bool:
+    """True while an edit of the spec is on its way: a request would count from a size that the job may not keep."""
+    status, asked = status_of(job), spec.worker.replicas
+    waits = asked != size and value_at(job, scale.status) not in (None, asked)
+    return waits or target.phase(status) == "Scaling" or older(status, job)
+
+
 async def _by_field(cluster: Cluster, target: Target, job: Custom, scale: Scale, now: int, size: int) -> Change:
-    if now == size and value_at(job, scale.status) == size:
+    if now == size and value_at(job, scale.status) == size and target.phase(status_of(job)) != "Scaling":
         return Change(target, f"{target.label} has {counted(size, 'worker')} already")
     job = await patched(cluster, target, job, patch_at(scale.spec, size))
     said = f"{target.label} asked for {counted(size, 'worker')} instead of {now}"

@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from muster import crds
+from muster.jobs import patch_at, value_at
 from muster.steering import ask_for
 from shared.cluster import Snapshot
 from shared.cluster.objects import Custom
@@ -13,6 +15,7 @@ from shared.frameworks.mpijob import MPIJOB
 from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.tfjob import TFJOB
+from shared.frameworks.training_job import TRAININGJOBS
 from shared.telling.targets import parse_target
 from tests.muster.conftest import NAME, PATIENCE_SECONDS, MakeSite, Said, Site, refused, to
 
@@ -76,6 +79,56 @@ async def test_a_request_that_fails_ends_with_one_and_its_reason(site: Site, sai
 async def test_a_job_of_that_size_needs_no_request(site: Site, said: Said):
     await to(site.cluster, JOB, "default", 2, wait=True, timeout=10)
     assert "has 2 workers already" in said.out
+    assert await requests(site) == []
+
+
+async def test_beside_a_request_that_is_not_over_no_other_counts_from_a_size_that_it_changes(site: Site, said: Said):
+    def named(name: str, job: str) -> dict[str, object]:
+        return {"metadata": {"name": name}, "spec": {"selector": {"name": job}, "toAdd": {"count": 2}}}
+
+    for name, job, phase in (("more", NAME, "Scaling"), ("over", NAME, "ScaleFailed"), ("another", "other", "Scaling")):
+        await site.cluster.create(SCALEOUTS, "default", named(name, job))
+        status = {"phase": phase, "conditions": [], "replicaStatuses": {}}
+        await site.cluster.patch(SCALEOUTS, "default", name, {"status": status}, subresource="status")
+    await site.status("Scaling", targetWorkers=[*TWO, "resnet-worker-2", "resnet-worker-3"])
+    for size in (3, 4):
+        await refused(to(site.cluster, JOB, "default", size, wait=True, timeout=10), said)
+    (last,) = {*said.err.splitlines()}
+    waits = "trainingjob/resnet has a request that is not over, scaleout/more"
+    assert last == f"muster: {waits}: wait for its end, or delete it first"
+    assert len(await requests(site)) == 3
+    over = {"status": {"phase": "ScaleSucceeded"}}
+    await site.cluster.patch(SCALEOUTS, "default", "more", over, subresource="status")
+    await site.status("Running", targetWorkers=TWO)
+    await to(site.cluster, JOB, "default", 3, wait=False, timeout=10)
+    assert len(await requests(site)) == 4
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        pytest.param({"phase": "Scaling"}, id="it scales"),
+        pytest.param({"phase": "Running", "observedGeneration": 1}, id="the edit was not read yet"),
+        pytest.param({"phase": "Running", "replicas": 2}, id="the edit waits"),
+    ],
+)
+async def test_while_an_edit_is_on_its_way_another_one_takes_its_place(site: Site, said: Said, status: dict[str, Any]):
+    await site.cluster.patch(TRAININGJOBS, "default", NAME, patch_at(".spec.etReplicaSpecs.worker.replicas", 4))
+    await site.status(**{"replicas": 4, "targetWorkers": TWO} | status)
+    await to(site.cluster, JOB, "default", 3, wait=False, timeout=10)
+    assert value_at(await site.job(), ".spec.etReplicaSpecs.worker.replicas") == 3
+    assert await requests(site) == []
+
+
+async def test_a_job_that_scales_to_the_size_does_not_have_it_already(site: Site, said: Said):
+    await site.cluster.patch(TRAININGJOBS, "default", NAME, patch_at(".spec.etReplicaSpecs.worker.replicas", 4))
+    four = [f"resnet-worker-{index}" for index in range(4)]
+    await site.status("Scaling", targetWorkers=four, replicas=4)
+    waiting = asyncio.ensure_future(to(site.cluster, JOB, "default", 4, wait=True, timeout=10))
+    await said.until("trainingjob/resnet Scaling")
+    assert not waiting.done()
+    await site.status("Running", targetWorkers=four, replicas=4)
+    await asyncio.wait_for(waiting, PATIENCE_SECONDS)
     assert await requests(site) == []
 
 
