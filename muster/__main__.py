@@ -15,6 +15,7 @@ PLUGIN = "kubectl-muster"
 def main() -> None:
     """The console scripts."""
     os.environ.setdefault("PYTHONUNBUFFERED", "1")
+    _open_what_is_closed()
     try:
         # Imports take most of the time of a short command, so a Ctrl-C may come during them.
         from muster.commands import carry_out
@@ -29,6 +30,15 @@ def main() -> None:
         # What is left in the buffer would fail again at the end of the process.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
+
+
+def _open_what_is_closed() -> None:
+    """Give a stream that the caller closed (`>&-`) its number back: libuv aborts where a socket has one of these."""
+    for stream in range(3):
+        try:
+            os.fstat(stream)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
 
 
 if __name__ == "__main__":

@@ -108,6 +108,8 @@ async def verify(settings: Settings, asked: Asked | None, namespace: str) -> Non
                 right += not fault
                 del copies[at]
     wrong += sum(told(copy, "parts of it are missing") for copy in copies.values())
+    if asked is not None and not right + wrong:
+        raise Refused(_unknown(asked, namespace), reason="NotFound")
     say(f"histories of the archive that are what their seals say: {right}, different: {wrong}")
     if wrong:
         raise typer.Exit(1)
@@ -170,12 +172,16 @@ async def forget(settings: Settings, asked: Asked, namespace: str, uid: str, rea
         say(f"{newest.subject}: removed; what stays is its hash {seal.hash[:16]}... and the reason")
 
 
+def _unknown(asked: Asked, namespace: str) -> str:
+    return f"the archive has no {asked.kind} {namespace}/{asked.name}"
+
+
 async def _named(log: JetStreamEventLog, asked: Asked, namespace: str, uid: str) -> Part:
     if asked.is_request:
         raise fail("only a job has a history; name the job")
     found = await newest_of(log, asked, namespace, uid or "*")
     if found is None:
-        raise Refused(f"the archive has no {asked.kind} {namespace}/{asked.name}", reason="NotFound")
+        raise Refused(_unknown(asked, namespace), reason="NotFound")
     return found
 
 

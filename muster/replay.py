@@ -203,6 +203,7 @@ async def verified_jobs(
     """Fold every history once; at the event of a resource's head, keep the job; then compare the documents.
 
     An empty `namespace` is the whole cluster; with a `job` it is this one in its namespace.
+    Raises `Refused` for a `job` that neither has.
     """
     shown = await _listed(cluster, kinds, namespace)
     if job is not None:
@@ -232,6 +233,9 @@ async def verified_jobs(
         *sealed,
         *[each async for each in _astray(log, histories, end)],
     ]
+    if job is not None and not events and not found:
+        words = f"there is no {job.kind} {namespace}/{job.name} to verify, in the cluster or in the log"
+        raise Refused(words, reason="NotFound")
     return Verified(events, tuple(answer for _, answer in sorted(found, key=lambda each: each[0])))
 
 

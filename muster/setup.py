@@ -208,15 +208,15 @@ async def add_subscriber(settings: Settings, folder: Path | None, namespace: str
 
 
 @contextmanager
-def administrators_alone(settings: Settings) -> Iterator[None]:
-    """Say who may change the log where NATS only says which subject was refused."""
+def administrators_alone(settings: Settings, what: str = "set up the log") -> Iterator[None]:
+    """Say who may do this where NATS only says which subject was refused."""
     try:
         yield
     except Refused as refusal:
         if refusal.reason != "Forbidden":
             raise
         words = (
-            f"set up the log: NATS_USER={settings.nats_user or ''} may not ({refusal}); give {ADMIN} and its password, "
+            f"{what}: NATS_USER={settings.nats_user or ''} may not ({refusal}); give {ADMIN} and its password, "
             "or name the folder of a server that `muster run` or `muster demo` runs here with --data"
         )
         raise Refused(words, reason="Forbidden") from refusal
@@ -228,8 +228,9 @@ async def remove_subscriber(settings: Settings, folder: Path | None, namespace: 
     if folder is not None:
         settings = as_administrator(settings, folder)
     async with open_log(settings) as log:
-        known = copy in await fed_copies(log.connection)
-        await remove_copy(log.connection, copy)
+        with administrators_alone(settings, "remove a subscriber"):
+            known = copy in await fed_copies(log.connection)
+            await remove_copy(log.connection, copy)
     if folder is not None:
         async with changed_users(copies_of(folder)) as users:
             users.pop(copy.user, None)
@@ -241,7 +242,9 @@ async def show_subscribers(settings: Settings, folder: Path | None) -> None:
     if folder is not None:
         settings = as_administrator(settings, folder)
     async with open_log(settings) as log:
-        for copy in sorted(await fed_copies(log.connection)):
+        with administrators_alone(settings, "list subscribers"):
+            copies = await fed_copies(log.connection)
+        for copy in sorted(copies):
             try:
                 found = await found_copy(log.connection, copy)
             except Refused as refusal:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from typing import TextIO
 
 import typer
 
@@ -23,18 +24,23 @@ def say(text: str, *, err: bool = False, nl: bool = True, exact: bool = False, c
     With `exact` it is left as it is where no terminal shows it: the hashes of a history cover its bytes.  One that is
     `coloured` was made harmless before.
     """
-    stream = sys.stderr if err else sys.stdout
-    typer.echo(text if coloured or (exact and not stream.isatty()) else harmless(text), err=err, nl=nl)
+    shown = is_terminal(sys.stderr if err else sys.stdout)
+    typer.echo(text if coloured or (exact and not shown) else harmless(text), err=err, nl=nl)
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """True for a terminal; a process that began with its output closed has no stream at all."""
+    return stream is not None and stream.isatty()
 
 
 def width() -> int:
     """The columns of the terminal; 0 where the output is none."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    return shutil.get_terminal_size().columns if is_terminal(sys.stdout) else 0
 
 
 def has_colours() -> bool:
     """True on a terminal that shows them, unless the person set NO_COLOR."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return is_terminal(sys.stdout) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def fail(message: str) -> typer.Exit:

@@ -324,7 +324,7 @@ def trace(
     ] = "http://localhost:4318",
     nats: Nats = False,
 ) -> None:
-    """Send a job's life as one trace of OpenTelemetry, to Tempo, Jaeger or a collector.  It takes muster[otel].
+    """Send a job's life as one trace of OpenTelemetry, to Tempo, Jaeger or a collector.  It takes the extra `otel`.
 
     Parts that are over are sent, so send it again once the job is over: ids stay the same.  Headers, certificates and
     the time that an answer may take are those of OTEL_EXPORTER_OTLP_... in the environment.

@@ -435,8 +435,11 @@ async def test_a_forgotten_history_leaves_a_hash_and_a_reason(
     async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
         await a_sealed_life(log, key)
         before = await told(log, namespace)
+        with pytest.raises(Refused, match="the archive has no TrainingJob"):
+            await commands.verify(reader, asked, namespace)
         await archive(mine, namespace)
         await commands.verify(reader, None, namespace)
+        await commands.verify(reader, asked, namespace)
         await commands.export(reader, None, namespace, "", tmp_path)
         assert (tmp_path / namespace / "resnet" / "u-1.jsonl").read_text().splitlines() == before
         capsys.readouterr()

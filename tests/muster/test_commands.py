@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,14 @@ async def test_kubectl_finds_it_and_its_usage_is_kubectls(tmp_path: Path):
     refused = await run(kubectl, "muster", "suspend", "--no-such-option", environment=environment)
     assert refused.code == 2
     assert "kubectl muster suspend" in refused.complaint
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: str(command.__name__))
+def test_help_shows_every_word_of_a_command(command: Callable[..., None], say: Say):
+    # In brackets, a word would be taken for a style and left out.
+    told = " ".join((command.__doc__ or "").split())
+    shown = " ".join(say(command.__name__.replace("_", "-").removesuffix("-"), "--help").out.split())
+    assert told in shown
 
 
 async def test_help_loads_no_library_that_only_commands_need():

@@ -79,3 +79,20 @@ def test_a_full_disk_is_one_line():
             [sys.executable, "-m", "muster", "schema"], stdout=full, stderr=subprocess.PIPE, check=False
         )
     assert (ended.returncode, ended.stderr) == (1, b"muster: the output cannot be written: No space left on device\n")
+
+
+@pytest.mark.parametrize("closed", [1, 2])
+def test_with_a_stream_closed_a_command_does_its_work(closed: int):
+    # A socket that takes the stream's number makes libuv abort; the port is one where nothing listens.
+    program = ["sh", "-c", f"exec {sys.executable} -m muster get {closed}>&-"]
+    ended = subprocess.run(
+        program, capture_output=True, check=False, env={**os.environ, "NATS_URL": "nats://127.0.0.1:1"}
+    )
+    said = b"" if closed == 2 else b"muster: connect to nats://127.0.0.1:1"
+    assert (ended.returncode, ended.stderr[: len(said) or None]) == (1, said)
+    jobs = [
+        sys.executable,
+        "-c",
+        "import sys; sys.stdout = None; from muster.terminal import *; print(width(), has_colours())",
+    ]
+    assert subprocess.run(jobs, check=False).returncode == 0

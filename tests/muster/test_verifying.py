@@ -10,6 +10,7 @@ import typer
 
 from muster.replay import WRONG, Verified, from_file, verified_jobs
 from services.status.core.documents import document_of, with_head
+from shared.errors import Refused
 from shared.eventlog import Stored
 from shared.eventlog.account import HEADS
 from shared.frameworks.kinds import BUILT_IN
@@ -91,6 +92,13 @@ async def test_the_status_of_each_job_is_replayed_up_to_the_event_that_the_resou
     verified = await site.verified()
     assert [answer.verdict for answer in verified.answers] == ["identical", "identical"]
     assert verified.summary == f"{len(site.journal.events)} events folded; jobs compared: 2, different: 0"
+
+
+async def test_a_name_that_nothing_has_is_not_verified(site: Site):
+    site.job()
+    log, cluster = MemoryEventLog(site.journal), MemoryCluster(site.store)
+    with pytest.raises(Refused, match="there is no TrainingJob team-a/resnte to verify"):
+        await verified_jobs(log, cluster, BUILT_IN, NAMESPACE, parse_target("trainingjob/resnte"))
 
 
 async def test_a_job_without_a_phase_is_told_as_refused(site: Site):

@@ -254,5 +254,8 @@ async def test_set_up_as_a_reader_says_whose_it_is_and_works_with_the_servers_fo
     options = SetupOptions(subscribers=SIZE, log_only=True)
     with pytest.raises(Refused, match=r"NATS_USER=reader may not .* give admin and its password, or name .* --data"):
         await command(reader, options)
+    for refused in (show(reader, None), remove(reader, None, "team-a")):
+        with pytest.raises(Refused, match=r"subscribers?: NATS_USER=reader may not .* give admin and its password"):
+            await refused
     await command(reader, options._replace(data=server.directory))
     assert "stream JOBS of COPY created" in capsys.readouterr().out
