@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from html import escape
 from pathlib import Path
+from threading import Lock
 
 import msgspec
 
@@ -25,7 +26,7 @@ from shared.runtime.appends import stamp
 from shared.telling.causes.links import Link
 from shared.telling.report import Life, Progress, Report, report_lines, reported
 from shared.telling.targets import Asked, find, known_kinds
-from shared.telling.why import explained
+from shared.telling.why import attributes, explained
 from shared.telling.words import said
 
 
@@ -112,34 +113,76 @@ class _Places:
     def each_of(self, links: Iterable[Link]) -> tuple[int, ...]:
         return tuple(dict.fromkeys(map(self.of, links)))
 
+    def forget(self, count: int) -> None:
+        """Keep the first `count` of them."""
+        while len(self.told) > count:
+            self.told.pop()
+            self._known.popitem()
 
-def drawn(events: Sequence[Stored], asked: Asked, kinds: Kinds, *, until: str) -> Drawing:
-    """The drawing of a job from its events.  Raises `Refused` if there are none, or none of what is asked for."""
+
+class Sketch:
+    """What was drawn of a job's events so far: a long history is folded once, and then from its last event on."""
+
+    def __init__(self) -> None:
+        self.drawing = Lock()
+        """Who asked may go while a thread draws, and another one may ask."""
+        self._life: Life | None = None
+        self._places = _Places()
+        self._events: list[int] = []
+
+    def go_on(self, events: Sequence[Stored]) -> tuple[Life, _Places, list[int]]:
+        """Fold those of all these events that are new."""
+        new = events[len(self._events) :]
+        # What fails in the middle of an event is no beginning for the next one.
+        life, self._life = self._life, None
+        if life is None or any(map(attributes, new)):
+            self._places, self._events, new = _Places(), [], events
+            life = Life(key_of(Subject.parse(events[0].subject)), events)
+        else:
+            life.fold(new)
+        at = life.causes.at
+        self._events += [self._places.of(at.get(stored.sequence) or _untold(stored)) for stored in new]
+        self._life = life
+        return life, self._places, self._events
+
+
+def drawn(events: Sequence[Stored], asked: Asked, kinds: Kinds, *, until: str, sketch: Sketch | None = None) -> Drawing:
+    """The drawing of a job from all its events, which go on with those of the sketch's former drawing.
+
+    Raises `Refused` if there are no events, or none of what is asked for.
+    """
     if not events:
         raise Refused(f"no event of {asked.kind}/{asked.name} came: ask again", reason="NotFound")
-    key = key_of(Subject.parse(events[0].subject))
-    life = Life(key, events)
-    causes = life.causes
-    target, history = find([causes.history], asked, key.namespace)
-    heading, chains = explained(causes, "", target)
-    places = _Places()
-    lives: dict[str, list[Link]] = {}
-    for slot, links in causes.lives.items():
-        lives.setdefault(f"{slot.role}/{slot.index}", []).extend(links)
-    return Drawing(
-        tuple(heading),
-        reported(history, (), kinds, until=until, life=life),
-        why=tuple(Chain(chain.question, places.each_of(chain.links)) for chain in chains),
-        events=tuple(places.of(causes.at.get(stored.sequence) or _untold(stored)) for stored in events),
-        lives={place: places.each_of(links) for place, links in lives.items()},
-        requests=tuple(
+    sketch = sketch or Sketch()
+    with sketch.drawing:
+        life, places, of_events = sketch.go_on(events)
+        causes = life.causes
+        target, history = find([causes.history], asked, causes.job.key.namespace)
+        lives: dict[str, list[Link]] = {}
+        for slot, links in causes.lives.items():
+            lives.setdefault(f"{slot.role}/{slot.index}", []).extend(links)
+        of_places = {place: places.each_of(links) for place, links in lives.items()}
+        requests = tuple(
             Chain(f"{causes.known[uid].kind} {causes.known[uid].name}", places.each_of(links))
             for uid, links in causes.requests.items()
             if uid in causes.known
-        ),
-        links=tuple(places.told),
-        progress=tuple(life.progress),
-    )
+        )
+        kept = len(places.told)
+        heading, chains = explained(causes, "", target)
+        # Some of these links are worded anew for each drawing.
+        why = tuple(Chain(chain.question, places.each_of(chain.links)) for chain in chains)
+        told = tuple(places.told)
+        places.forget(kept)
+        return Drawing(
+            tuple(heading),
+            reported(history, (), kinds, until=until, life=life),
+            why=why,
+            events=tuple(of_events),
+            lives=of_places,
+            requests=requests,
+            links=told,
+            progress=tuple(life.progress),
+        )
 
 
 def _untold(stored: Stored) -> Link:

@@ -15,7 +15,7 @@ from muster.asking import Source, patiently
 from muster.following import Tell
 from muster.get import followed
 from muster.history import job_events
-from muster.page.drawing import Drawing, drawn
+from muster.page.drawing import Drawing, Sketch, drawn
 from shared.errors import Refused, Trouble
 from shared.eventlog import Stored
 from shared.flow import Shares, Turns
@@ -175,6 +175,7 @@ class Followed:
         self.news = News()
         self.events: list[Stored] = []
         self.readers = 0
+        self._sketch = Sketch()
         self._drawing: tuple[int, Drawing] | None = None
         self._draws = asyncio.Lock()
         self._first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -207,7 +208,7 @@ class Followed:
             if self._drawing is None or self._drawing[0] != count:
                 # A long history takes a second, in which others are answered.
                 events, until = self.events[:count], stamp(datetime.now(UTC))
-                made = await asyncio.to_thread(drawn, events, asked, kinds, until=until)
+                made = await asyncio.to_thread(drawn, events, asked, kinds, until=until, sketch=self._sketch)
                 self._drawing = count, made
             made = self._drawing[1]
             report = msgspec.structs.replace(made.report, until=stamp(datetime.now(UTC)))

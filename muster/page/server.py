@@ -351,7 +351,9 @@ async def serving(source: Readable, namespace: str, *, port: int, secret: str) -
 @asynccontextmanager
 async def running(admit: Admit) -> AsyncIterator[web.AppRunner]:
     """What answers, while the context lasts; it has no port yet."""
-    runner = web.AppRunner(Page(admit).application(), access_log=None, shutdown_timeout=PARTING_SECONDS)
+    application = Page(admit).application()
+    # A stream without news would keep the place of a tab that was closed.
+    runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=PARTING_SECONDS)
     await runner.setup()
     try:
         yield runner

@@ -184,7 +184,7 @@ def reported(
 
 
 class Life:
-    """What the events of one job tell, in a single pass."""
+    """What the events of one job tell, each folded once; `fold` goes on with later ones."""
 
     def __init__(self, key: JobKey, events: Iterable[Stored]) -> None:
         self.phases: list[PhaseSpan] = []
@@ -198,6 +198,11 @@ class Life:
         self.noted = Noted()
         self.progress: list[Progress] = []
         self.causes = caused(key, events, self._note)
+
+    def fold(self, events: Iterable[Stored]) -> None:
+        """Go on with later events, of which none may say who made an earlier change: its sentence is made."""
+        for stored in events:
+            self.causes.fold(stored)
 
     def _note(self, before: Job, event: AnyEvent, after: Job, at: At) -> None:
         self.ledger.note(before, event, after, at)

@@ -69,14 +69,18 @@ def caused(key: JobKey, events: Iterable[Stored], also: Also = lambda *_: None) 
 def people_of(events: Iterable[Stored]) -> People:
     """Who made changes, as these events say."""
     people = People()
-    for stored in events:
-        _, author, tag = split(stored.subject)
-        if for_people(author, tag):
-            with suppress(Malformed):
-                event = read_event(stored.body, tag)
-                assert isinstance(event, ChangeAttributed), event
-                people.add(key_of(Subject.parse(stored.subject)), event)
+    for stored in filter(attributes, events):
+        with suppress(Malformed):
+            event = read_event(stored.body, split(stored.subject)[2])
+            assert isinstance(event, ChangeAttributed), event
+            people.add(key_of(Subject.parse(stored.subject)), event)
     return people
+
+
+def attributes(stored: Stored) -> bool:
+    """True for an event that says who made an earlier change."""
+    _, author, tag = split(stored.subject)
+    return for_people(author, tag)
 
 
 def explained(causes: Causes, word: str, target: Target) -> tuple[list[str], list[Chain]]:

@@ -3,23 +3,31 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import aiohttp
 import msgspec
 import pytest
 import pytest_asyncio
+from aiohttp import web
 
-from muster.page.drawing import Drawing, drawn
-from muster.page.following import OF_ONE, end
-from muster.page.server import secret_of
+from muster.page.drawing import Drawing, Sketch, drawn
+from muster.page.following import BEAT_SECONDS, OF_ONE, Bounds, Places, View, end
+from muster.page.server import running, secret_of
+from shared.errors import Refused
+from shared.eventlog.subject import Subject
+from shared.frameworks.kinds import BUILT_IN
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.event import At
+from shared.job.events.event import At, ChangeAttributed
 from shared.job.events.status import JobFailed
 from shared.job.evolve import evolve
+from shared.job.naming import NO_UID, key_of
 from shared.job.state import Job
-from tests.kit.builders import a_created_job, a_running_job
+from shared.telling.targets import parse_target
+from tests.histories.recorded import Recording, recordings
+from tests.kit.builders import a_created_job, a_running_job, a_spec, observed
+from tests.kit.histories import log_of
 from tests.page.conftest import SECRET, Memory
 
 RESNET = "api/jobs/team-a/trainingjob/resnet"
@@ -99,9 +107,46 @@ async def test_a_drawing_folds_each_event_once(
         return evolve(job, event, at)
 
     monkeypatch.setattr("shared.job.fold.evolve", counted)
-    async with browser.get(address + RESNET) as answer:
-        drawing = await answer.json()
-    assert folded == [*range(1, len(drawing["events"]) + 1)]
+    for more in ((), (JobFailed(reason="Crash"),)):
+        memory.add("resnet", *more)
+        # `add` folds, too, for the table.
+        del folded[:]
+        async with browser.get(address + RESNET) as answer:
+            drawing = await answer.json()
+        first = len(drawing["events"]) - len(more) + 1 if more else 1
+        assert folded == [*range(first, len(drawing["events"]) + 1)]
+
+
+def seen(drawing: Drawing) -> Any:
+    """The drawing with its links in the place of their numbers."""
+    links = [(link.sequence, link.text, link.unknown) for link in drawing.links]
+    led = {links[at]: links[link.cause] if link.cause is not None else None for at, link in enumerate(drawing.links)}
+    chains = [(chain.title, [links[at] for at in chain.links]) for chain in (*drawing.why, *drawing.requests)]
+    lives = {place: [links[at] for at in of] for place, of in drawing.lives.items()}
+    return drawing.heading, drawing.report, [links[at] for at in drawing.events], led, chains, lives, drawing.progress
+
+
+@pytest.mark.parametrize("life", recordings("0.1.0"), ids=lambda life: life.name)
+def test_a_drawing_that_goes_on_is_that_of_all_events(life: Recording):
+    log = life.events()
+    key = key_of(Subject.parse(log[0].subject))
+    asked, sketch, tried = parse_target(f"job/{key.name}"), Sketch(), 0
+    for count in (*range(1, len(log), 1 + len(log) // 12), len(log)):
+        with suppress(Refused):
+            # Not before the resource is known.
+            whole = drawn(log[:count], asked, BUILT_IN, until=log[-1].time)
+            assert seen(drawn(log[:count], asked, BUILT_IN, until=log[-1].time, sketch=sketch)) == seen(whole)
+            tried += 1
+    assert tried or key.uid == NO_UID
+
+
+def test_who_made_a_change_is_told_once_it_is_known():
+    applied = msgspec.structs.replace(observed(a_spec(2)), writes=(0,))
+    log = log_of([applied, *a_running_job(2)[1:], ChangeAttributed(of=1, user="alice")])
+    sketch = Sketch()
+    for events, by in ((log[:-1], ""), (log, " by alice")):
+        found = drawn(events, parse_target("job/resnet"), BUILT_IN, until=events[-1].time, sketch=sketch)
+        assert found.links[found.events[0]].text == f"the job was applied{by}: 2 workers (1 or more)"
 
 
 async def test_a_job_has_its_page_before_it_is_drawn_and_others_are_answered_meanwhile(
@@ -152,6 +197,27 @@ async def test_changes_come_without_a_question(browser: aiohttp.ClientSession, a
             pass
         assert (await told(news))["events"] == len(memory.logs["resnet"]) > before
         assert found["trouble"] == ""
+
+
+async def test_a_job_whose_tab_was_closed_has_no_reader_at_once(memory: Memory):
+    memory.add("resnet", *a_running_job(2))
+    view = View(memory, "", Bounds(Places(1, 1)))
+
+    @asynccontextmanager
+    async def anyone(_: Any) -> AsyncIterator[View]:
+        yield view
+
+    async with running(anyone) as runner, aiohttp.ClientSession() as browser:
+        await (site := web.TCPSite(runner, "127.0.0.1", 0)).start()
+        async with browser.get(f"http://127.0.0.1:{runner.addresses[0][1]}/-/{RESNET}/news") as stream:
+            await told(stream)
+            [(_, job)] = view._bounds.jobs._things.values()
+            assert job.readers == 1
+        async with asyncio.timeout(BEAT_SECONDS / 3):
+            while job.readers:
+                await asyncio.sleep(0.05)
+        await site.stop()
+    await view.close()
 
 
 async def test_hostile_words_stay_words_without_scripts(browser: aiohttp.ClientSession, address: str, memory: Memory):
