@@ -373,7 +373,7 @@ export class Timeline {
     for (let at = Math.ceil((this.from + zero) / step) * step - zero; at < this.to; at += step) {
       const x = this.x(at), time = clock(model.base + at * 1000, step < 1 ? 23 : 19);
       pen.line(grid, [[x, HEAD.axis - 4], [x, this.headHeight]]);
-      if (x < width - 40) pen.text(soft, x, y, step >= 86400 ? time.slice(5, 10) : step < 60 ? time.slice(11) : time.slice(11, 16), { align: x < GUTTER + 20 ? "left" : "center" });
+      if (x < width - 40) pen.text(soft, x, y, step >= 86400 ? time.slice(5, 10) : step < 60 ? time.slice(11) : time.slice(11, 16), { align: "center" });
     }
     y = HEAD.axis;
     pen.text(ink, 0, y + HEAD.phases / 2, "phase");
@@ -394,7 +394,8 @@ export class Timeline {
       const colour = this.colour(ENDED[each.phase] ?? "scaling");
       pen.rects(colour, [from, top + HEAD.request - 4, Math.max(to - from, LEAST_REQUEST_PX), 3]);
       for (const tick of each.ticks) if (tick.at >= this.from && tick.at <= this.to) pen.rects(colour, [this.x(tick.at), top + HEAD.request - 9, 2, 8]);
-      pen.text(ink, from + 4, top + 6, each.text, { most: Math.max(to - from, 220) });
+      const next = model.requests.find((other) => other.row === each.row && other.from > each.from);
+      pen.text(ink, from + 4, top + 6, each.text, { most: (next ? Math.min(this.x(next.from), width) : width) - from - 8 });
     });
     if (model.requests.length) pen.text(ink, 0, y + 8, "scale requests");
     y += HEAD.request * model.requestRows + HEAD.marks / 2;
@@ -487,7 +488,7 @@ export class Timeline {
     pen.rects(this.colour("lost"), rects[lost] ?? []);
     const { places } = model.drawing.report, every = Math.max(1, Math.ceil(13 / height));
     for (let lane = Math.ceil(Math.floor(top / height) / every) * every; lane < end; lane += every) {
-      const y = Math.max(lane * height - top + Math.min(height, 14) / 2, lane ? 0 : 7);
+      const y = lane * height - top + 7;
       pen.text(lane === this.focus && document.activeElement === this.plot ? this.colour("accent") : this.colour("ink"), 0, y, `${places[lane].role} ${places[lane].index}`, { most: GUTTER - 8 });
     }
   }

@@ -48,7 +48,7 @@ const age = (began, now) => {
 };
 const COLUMNS = [
   { name: "Namespace", width: "m", key: (row) => row.namespace }, { name: "Job", width: "l", key: (row) => row.name },
-  { name: "Kind", width: "m", key: (row) => row.called }, { name: "Phase", width: "p", key: (row) => row.phase },
+  { name: "Phase", width: "p", key: (row) => row.phase }, { name: "Kind", width: "m", key: (row) => row.called },
   { name: "Ready", width: "s", key: (row) => row.ready }, { name: "Restarts", width: "s", key: (row) => row.restarts },
   { name: "Age", width: "s", key: (row) => -Date.parse(row.began) || 0 }, { name: "Note", key: (row) => row.note },
 ];
@@ -63,7 +63,7 @@ function showJobs() {
     most: 1e6,
     sorted: (name) => { remember({ sort: query.get("sort") === name ? `-${name}` : name }); show(); },
     chosen: (row) => { location.href = address(row); },
-    cells: (row) => [row.namespace, el("a", { href: address(row) }, row.name), row.called, el("span", { class: `phase p-${row.phase.toLowerCase()}` }, row.gone ? `${row.phase} (gone)` : row.phase || "-"),
+    cells: (row) => [row.namespace, el("a", { href: address(row) }, row.name), el("span", { class: `phase p-${row.phase.toLowerCase()}` }, row.gone ? `${row.phase} (gone)` : row.phase || "-"), row.called,
       row.over || row.gone ? "-" : `${row.ready}/${row.wanted}`, String(row.restarts), age(row.began, now), el("span", { title: row.note }, row.note)],
   });
   const address = (row) => `${root}/jobs/${path(row)}?uid=${encodeURIComponent(row.uid)}`;
@@ -77,7 +77,7 @@ function showJobs() {
     const counts = new Map();
     for (const row of some) counts.set(row.phase || "-", (counts.get(row.phase || "-") ?? 0) + 1);
     if (phase && !counts.has(phase)) counts.set(phase, 0);
-    phases.replaceChildren(...[...counts].sort().map(([name, each]) => el("button", { type: "button", "aria-pressed": String(name === phase), onclick: () => { remember({ phase: name !== phase && name }); show(); } }, `${name} ${each}`)));
+    phases.replaceChildren(...[...counts].sort().map(([name, each]) => el("button", { type: "button", "aria-pressed": String(name === phase), onclick: () => { remember({ phase: name !== phase && name }); show(); } }, `${name === "-" ? "no phase" : name} ${each}`)));
     const shown = phase ? some.filter((row) => (row.phase || "-") === phase) : some;
     const by = query.get("sort") ?? "Namespace", falls = by.startsWith("-"), name = falls ? by.slice(1) : by;
     const key = COLUMNS.find((column) => column.name === name)?.key ?? COLUMNS[0].key;
