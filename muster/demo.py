@@ -90,6 +90,9 @@ async def _until_interrupted(work: Any) -> int:
         return 130
 
 
+STARTING = "starting NATS, the cluster and the four services"
+
+
 class Teller:
     """Prints the progress: lines, and on a terminal a live line below them."""
 
@@ -106,11 +109,13 @@ class Teller:
         """Print a line of another program, without the time."""
         self._console.print(text, markup=False)
 
-    def doing(self, text: str) -> None:
-        """Show the present activity, on a terminal as the live line."""
+    def doing(self, text: str, *, takes_long: bool = False) -> None:
+        """Show the present activity, on a terminal as the live line; elsewhere as a line if it takes long."""
         if self._status is not None:
             self._status.update(text)
             self._status.start()
+        elif takes_long:
+            self.say(text)
 
     def still(self) -> None:
         """Remove the live line."""
@@ -140,7 +145,7 @@ class Demo:
     async def run(self) -> int:
         """Run every step; return 0 if all succeeded, or 1 after a line with the failure."""
         try:
-            self._teller.doing("starting NATS, the cluster and the four services")
+            self._teller.doing(STARTING, takes_long=True)
             async with Stack(self._folder, self._cluster, settings=SERVICES, reports=True) as stack:
                 self._teller.say(f"up: NATS, an API server at {stack.kube.url}, {', '.join(stack.services)}")
                 async with supervised(stack.programs, self._teller.say):

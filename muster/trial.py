@@ -20,7 +20,7 @@ from rich.markup import escape
 from devcluster.binaries import MissingProgram
 from devcluster.child import ChildError
 from muster.asking import PAGE_WIDTH, open_log, open_source, report_of
-from muster.demo import NAMESPACE, SERVICES, Teller, reader
+from muster.demo import NAMESPACE, SERVICES, STARTING, Teller, reader
 from muster.following import Change, Failed, by_phase, follow
 from muster.logs import lines
 from muster.page.following import Readable
@@ -164,7 +164,7 @@ class Trial:
 
     async def run(self) -> int:
         """Run the program to its end; return 0 if it succeeded, or 1 after a line that says why not."""
-        self._teller.doing("starting NATS, the cluster and the four services")
+        self._teller.doing(STARTING, takes_long=True)
         try:
             async with (
                 Stack(self._data, settings=SERVICES, reports=True) as stack,

@@ -66,6 +66,8 @@ def leaves_nothing(folder: Path) -> None:
 async def test_a_program_of_a_person_runs_scales_and_ends_in_its_own_folder(folder: Path):
     with trying(folder, "my_train.py", TRAINS, "--workers", "2", "--", "--epochs", "3") as process:
         printed = until(process, "in another terminal")
+        # A pipe has no live line, and the start takes seconds.
+        assert "starting NATS" in printed[0]
         (prepared,) = re.findall(r"in another terminal: (\. \S+);", printed[-1])
         (address,) = re.findall(r"watch it at (http://\S+)", "\n".join(printed))
         told = until(process, "[my-train-worker-1] trains")
