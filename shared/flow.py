@@ -32,6 +32,12 @@ BESIDE_SECONDS = 1.0
 OF_ONE = 0.8
 """The part of these that one namespace may have: where its calls hang in a webhook of its own, others go on."""
 
+OF_ONE_BESIDE = 0.3
+"""That part while several namespaces ask: at a busy server each request waits for all that are in flight."""
+
+ASKED_SECONDS = 5.0
+"""For so long after one of them asked for something that is not bulk work; a job begins with several calls."""
+
 _BULK: ContextVar[bool] = ContextVar("bulk", default=False)
 
 _Place = asyncio.Future[None]
@@ -59,7 +65,7 @@ class Turns:
         self.running = 0
         self.waiting = 0
         """How many wait for a place; none does that could have a free one."""
-        self._of_one, self._of_namespace = of_one, of_namespace
+        self.of_one, self._of_namespace = of_one, of_namespace
         self._running: Counter[tuple[Hashable, ...]] = Counter()
         """By namespace, and by namespace and job."""
         self._waiting: dict[Hashable, dict[Hashable, deque[_Place]]] = {}
@@ -95,8 +101,11 @@ class Turns:
                 self.leave(namespace, job)
             raise
 
+    def running_of(self, namespace: Hashable) -> int:
+        return self._running[namespace,]
+
     def _may(self, namespace: Hashable, job: Hashable) -> bool:
-        return self._running[namespace, job] < self._of_one and self._running[namespace,] < self._of_namespace
+        return self._running[namespace, job] < self.of_one and self._running[namespace,] < self._of_namespace
 
     def _take(self, namespace: Hashable, job: Hashable) -> None:
         self.running += 1
@@ -181,6 +190,7 @@ class Bound:
         self._turns = Turns(most, of_one=int(most * OF_ONE))
         self._limit = float(most)
         self._few, self._few_until = most, 0.0
+        self._shared_until = 0.0
         self._begun = self._begun_at_last_cut = 0
 
     @property
@@ -208,6 +218,15 @@ class Bound:
         self._few, self._few_until = few, _now() + seconds
         self._set(self._limit)
 
+    def has_others(self, namespace: str) -> bool:
+        """True if requests of other namespaces are in flight."""
+        return self._turns.running > self._turns.running_of(namespace)
+
+    def share(self, seconds: float) -> None:
+        """Have fewer places for one namespace for so long."""
+        self._shared_until = _now() + seconds
+        self._set(self._limit)
+
     def answered(self) -> None:
         """One place more after a round of answers, up to the most."""
         self._set(min(self._limit + 1 / self._limit, float(self._most)))
@@ -219,8 +238,9 @@ class Bound:
             self._set(max(self._limit / 2, 1.0))
 
     def _set(self, limit: float) -> None:
-        self._limit = limit
-        self._turns.resize(int(min(limit, self._few) if _now() < self._few_until else limit))
+        self._limit, now = limit, _now()
+        self._turns.of_one = int(self._most * (OF_ONE_BESIDE if now < self._shared_until else OF_ONE))
+        self._turns.resize(int(min(limit, self._few) if now < self._few_until else limit))
 
 
 class Sent(NamedTuple):
@@ -250,7 +270,13 @@ class Limiter:
 
     def place(self, namespace: str = "") -> AbstractAsyncContextManager[Sent]:
         """A place among the requests in flight, once there is one."""
-        return (self.bulk if _BULK.get() else self.interactive).place(namespace)
+        if _BULK.get():
+            return self.bulk.place(namespace)
+        bounds = (self.interactive, self.bulk)
+        if namespace and any(bound.has_others(namespace) for bound in bounds):
+            for bound in bounds:
+                bound.share(ASKED_SECONDS)
+        return self.interactive.place(namespace)
 
 
 def _now() -> float:

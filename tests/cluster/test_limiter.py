@@ -3,18 +3,31 @@
 import asyncio
 from contextlib import AsyncExitStack
 
-from shared.flow import BESIDE_SECONDS, BULK, BULK_BESIDE, INTERACTIVE, OF_ONE, Limiter, Sent, in_bulk
+import pytest
+
+from shared.flow import (
+    ASKED_SECONDS,
+    BESIDE_SECONDS,
+    BULK,
+    BULK_BESIDE,
+    INTERACTIVE,
+    OF_ONE,
+    OF_ONE_BESIDE,
+    Limiter,
+    Sent,
+    in_bulk,
+)
 from tests.kit.virtual_time import in_virtual_time
 
 
 async def enter(limiter: Limiter, stack: AsyncExitStack, count: int) -> list[Sent]:
-    """Places of so many requests of two namespaces."""
-    return [await stack.enter_async_context(limiter.place(f"team-{number % 2}")) for number in range(count)]
+    """Places of so many requests, of as many namespaces."""
+    return [await stack.enter_async_context(limiter.place(f"team-{number}")) for number in range(count)]
 
 
-async def ask(limiter: Limiter, times: int, seconds: float = 0.01) -> None:
+async def ask(limiter: Limiter, times: int, seconds: float = 0.01, of: str = "") -> None:
     for _ in range(times):
-        async with limiter.place() as sent:
+        async with limiter.place(of) as sent:
             await asyncio.sleep(seconds)
             sent.answered()
 
@@ -74,6 +87,29 @@ async def test_bulk_work_leaves_room_for_a_while_after_something_happened_to_a_j
         await ask(limiter, 1)
     assert limiter.bulk.limit == BULK
     assert limiter.interactive.limit == INTERACTIVE
+
+
+@pytest.mark.parametrize(("bulk", "most"), [(False, INTERACTIVE), (True, BULK)])
+@in_virtual_time
+async def test_a_namespace_has_fewer_places_while_another_one_asks_for_something(bulk: bool, most: int):
+    limiter = Limiter()
+
+    async def work() -> None:
+        with in_bulk(bulk):
+            while True:
+                await ask(limiter, 1, of="team-a")
+
+    working = [asyncio.create_task(work()) for _ in range(2 * BULK)]
+    found = []
+    for _ in range(2):
+        for seconds in (ASKED_SECONDS + 0.105, 0.1):
+            await asyncio.sleep(seconds)
+            found.append((limiter.bulk if bulk else limiter.interactive).in_flight)
+            await ask(limiter, 1, of="team-b")
+    for each in working:
+        each.cancel()
+    await asyncio.gather(*working, return_exceptions=True)
+    assert found == [most * OF_ONE, most * OF_ONE_BESIDE] * 2
 
 
 @in_virtual_time
