@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from html import escape
 from pathlib import Path
-from threading import Lock
 
 import msgspec
 
@@ -124,8 +123,6 @@ class Sketch:
     """What was drawn of a job's events so far: a long history is folded once, and then from its last event on."""
 
     def __init__(self) -> None:
-        self.drawing = Lock()
-        """Who asked may go while a thread draws, and another one may ask."""
         self._life: Life | None = None
         self._places = _Places()
         self._events: list[int] = []
@@ -154,35 +151,34 @@ def drawn(events: Sequence[Stored], asked: Asked, kinds: Kinds, *, until: str, s
     if not events:
         raise Refused(f"no event of {asked.kind}/{asked.name} came: ask again", reason="NotFound")
     sketch = sketch or Sketch()
-    with sketch.drawing:
-        life, places, of_events = sketch.go_on(events)
-        causes = life.causes
-        target, history = find([causes.history], asked, causes.job.key.namespace)
-        lives: dict[str, list[Link]] = {}
-        for slot, links in causes.lives.items():
-            lives.setdefault(f"{slot.role}/{slot.index}", []).extend(links)
-        of_places = {place: places.each_of(links) for place, links in lives.items()}
-        requests = tuple(
-            Chain(f"{causes.known[uid].kind} {causes.known[uid].name}", places.each_of(links))
-            for uid, links in causes.requests.items()
-            if uid in causes.known
-        )
-        kept = len(places.told)
-        heading, chains = explained(causes, "", target)
-        # Some of these links are worded anew for each drawing.
-        why = tuple(Chain(chain.question, places.each_of(chain.links)) for chain in chains)
-        told = tuple(places.told)
-        places.forget(kept)
-        return Drawing(
-            tuple(heading),
-            reported(history, (), kinds, until=until, life=life),
-            why=why,
-            events=tuple(of_events),
-            lives=of_places,
-            requests=requests,
-            links=told,
-            progress=tuple(life.progress),
-        )
+    life, places, of_events = sketch.go_on(events)
+    causes = life.causes
+    target, history = find([causes.history], asked, causes.job.key.namespace)
+    lives: dict[str, list[Link]] = {}
+    for slot, links in causes.lives.items():
+        lives.setdefault(f"{slot.role}/{slot.index}", []).extend(links)
+    of_places = {place: places.each_of(links) for place, links in lives.items()}
+    requests = tuple(
+        Chain(f"{causes.known[uid].kind} {causes.known[uid].name}", places.each_of(links))
+        for uid, links in causes.requests.items()
+        if uid in causes.known
+    )
+    kept = len(places.told)
+    heading, chains = explained(causes, "", target)
+    # Some of these links are worded anew for each drawing.
+    why = tuple(Chain(chain.question, places.each_of(chain.links)) for chain in chains)
+    told = tuple(places.told)
+    places.forget(kept)
+    return Drawing(
+        tuple(heading),
+        reported(history, (), kinds, until=until, life=life),
+        why=why,
+        events=tuple(of_events),
+        lives=of_places,
+        requests=requests,
+        links=told,
+        progress=tuple(life.progress),
+    )
 
 
 def _untold(stored: Stored) -> Link:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Iterator, MutableMapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
@@ -41,12 +42,31 @@ AGAIN_SECONDS = 0.1
 BEAT_SECONDS = 15.0
 """Seconds without news after which a browser gets an empty line, by which a connection that broke is noticed."""
 
+T = TypeVar("T")
+
 
 async def end(task: asyncio.Task[None]) -> None:
     """Cancel until it has ended: a cancellation that comes as a read ends may be lost."""
     while not task.done():
         task.cancel()
         await asyncio.wait([task], timeout=AGAIN_SECONDS)
+
+
+async def in_thread(make: Callable[[], T]) -> T:
+    """What a thread makes.  Who is cancelled goes once the thread has ended: until then it needs its places."""
+    making = asyncio.create_task(asyncio.to_thread(make))
+    left: asyncio.CancelledError | None = None
+    while not making.done():
+        try:
+            await asyncio.wait([making])
+        except asyncio.CancelledError as cancelled:
+            left = cancelled
+    if left is not None:
+        if not making.cancelled():
+            # asyncio logs an exception that nobody has asked for.
+            making.exception()
+        raise left
+    return making.result()
 
 
 class Readable:
@@ -208,7 +228,7 @@ class Followed:
             if self._drawing is None or self._drawing[0] != count:
                 # A long history takes a second, in which others are answered.
                 events, until = self.events[:count], stamp(datetime.now(UTC))
-                made = await asyncio.to_thread(drawn, events, asked, kinds, until=until, sketch=self._sketch)
+                made = await in_thread(partial(drawn, events, asked, kinds, until=until, sketch=self._sketch))
                 self._drawing = count, made
             made = self._drawing[1]
             report = msgspec.structs.replace(made.report, until=stamp(datetime.now(UTC)))

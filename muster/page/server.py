@@ -11,6 +11,7 @@ import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from aiohttp import web
 
 from muster.asking import open_source
 from muster.page.drawing import TYPES, asset, pieces
-from muster.page.following import MOST_OPEN, Bounds, Followed, News, Places, Readable, View
+from muster.page.following import MOST_OPEN, Bounds, Followed, News, Places, Readable, View, in_thread
 from muster.terminal import say
 from shared.errors import Refused, Transient, Trouble
 from shared.eventlog.subject import Subject
@@ -174,9 +175,8 @@ class Page:
 
     async def _at(self, request: web.Request) -> AsyncGenerator[bytes, None]:
         async with request[VIEW].job(*_asked(request)) as job:
-            found = await asyncio.to_thread(
-                _state_at, job, int(request.match_info["sequence"]), request[VIEW].source.kinds
-            )
+            sequence, kinds = int(request.match_info["sequence"]), request[VIEW].source.kinds
+            found = await in_thread(partial(_state_at, job, sequence, kinds))
         yield msgspec.json.encode(found)
 
 
@@ -352,7 +352,7 @@ async def serving(source: Readable, namespace: str, *, port: int, secret: str) -
 async def running(admit: Admit) -> AsyncIterator[web.AppRunner]:
     """What answers, while the context lasts; it has no port yet."""
     application = Page(admit).application()
-    # A stream without news would keep the place of a tab that was closed.
+    # A stream without news would keep the place of a tab that was closed; `in_thread` keeps those of threads.
     runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=PARTING_SECONDS)
     await runner.setup()
     try:

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from pkgutil import resolve_name
 from typing import Any
 
 import aiohttp
@@ -174,6 +175,38 @@ async def test_a_job_has_its_page_before_it_is_drawn_and_others_are_answered_mea
     for page in pages:
         assert "worker 0-1" in (await page.text())
         page.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "makes", "most"),
+    [("", "muster.page.following.drawn", 1), ("/at/2", "muster.page.server._state_at", OF_ONE)],
+)
+async def test_who_leaves_keeps_a_place_until_the_thread_has_ended(
+    browser: aiohttp.ClientSession,
+    address: str,
+    memory: Memory,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    makes: str,
+    most: int,
+):
+    memory.add("resnet", *a_running_job(2))
+    made, begun, goes_on = resolve_name(makes), list[int](), threading.Event()
+
+    def slow(*of: Any, **more: Any) -> Any:
+        begun.append(1)
+        assert goes_on.wait(20)
+        return made(*of, **more)
+
+    monkeypatch.setattr(makes, slow)
+    for _ in range(OF_ONE + 3):
+        with pytest.raises(TimeoutError):
+            await browser.get(f"{address}{RESNET}{path}", timeout=aiohttp.ClientTimeout(total=0.2))
+    under_way = len(begun)
+    goes_on.set()
+    assert under_way == most
+    async with browser.get(f"{address}{RESNET}{path}") as answer:
+        assert answer.status == 200
 
 
 async def test_the_state_at_a_sequence_is_that_of_the_history(
