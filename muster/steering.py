@@ -36,7 +36,7 @@ from shared.errors import Refused
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS, selected
 from shared.frameworks.schemas import Scale
 from shared.job.naming import RESTART
-from shared.job.spec import JobSpec
+from shared.job.spec import JobSpec, RoleSpec
 from shared.job.text import counted
 from shared.telling.targets import Asked, Target
 
@@ -66,7 +66,7 @@ async def ask_for(cluster: Cluster, asked: Asked, namespace: str, size: int) -> 
     if spec is None:
         words = f"{target.label} is not carried out as it is written now; `muster why {target.label}` says why"
         raise Refused(words, reason="Invalid")
-    return await _by_field(cluster, target, job, scale, spec.worker.replicas, size)
+    return await _by_field(cluster, target, job, scale, spec.worker, size)
 
 
 def _elastic(job: Custom, target: Target) -> tuple[Scale | None, JobSpec | None]:
@@ -138,13 +138,22 @@ async def _unfinished(cluster: Cluster, target: Target, job: Custom) -> Target |
 def _is_changing(target: Target, job: Custom, scale: Scale, spec: JobSpec, size: int) -> bool:
     """True while an edit of the spec is on its way: a request would count from a size that the job may not keep."""
     status, asked = status_of(job), spec.worker.replicas
-    waits = asked != size and value_at(job, scale.status) not in (None, asked)
+    # Into a spec without a size nothing writes the one that a request led to: the two differ for good.
+    waits = spec.worker.written and asked != size and value_at(job, scale.status) not in (None, asked)
     return waits or target.phase(status) == "Scaling" or older(status, job)
 
 
-async def _by_field(cluster: Cluster, target: Target, job: Custom, scale: Scale, now: int, size: int) -> Change:
-    if now == size and value_at(job, scale.status) == size and target.phase(status_of(job)) != "Scaling":
+async def _by_field(cluster: Cluster, target: Target, job: Custom, scale: Scale, worker: RoleSpec, size: int) -> Change:
+    status, now = status_of(job), worker.replicas
+    scales = target.phase(status) == "Scaling"
+    if now == size and value_at(job, scale.status) == size and not scales:
         return Change(target, f"{target.label} has {counted(size, 'worker')} already")
+    if scales and target.has_requests:
+        # A request that this person may not list changes the job, and not its spec.
+        by_request = now == size != len(status.get("targetWorkers") or ())
+        if by_request or not worker.written:
+            words = f"{target.label} is scaling: wait until it is Running, then ask for {counted(size, 'worker')}"
+            raise Refused(words, reason="Invalid")
     job = await patched(cluster, target, job, patch_at(scale.spec, size))
     said = f"{target.label} asked for {counted(size, 'worker')} instead of {now}"
     return Change(target, said, job, _has_size(target, scale, size))

@@ -132,6 +132,29 @@ async def test_a_job_that_scales_to_the_size_does_not_have_it_already(site: Site
     assert await requests(site) == []
 
 
+async def test_a_size_that_the_owner_left_out_of_the_spec_is_asked_for_by_a_request(site: Site, said: Said):
+    left_out = patch_at(".spec.etReplicaSpecs.worker", {"replicas": None, "minReplicas": 1})
+    await site.cluster.patch(TRAININGJOBS, "default", NAME, left_out)
+    three = {"targetWorkers": [*TWO, "resnet-worker-2"], "replicas": 3}
+    await site.status("Scaling", **three)
+    await refused(to(site.cluster, JOB, "default", 4, wait=False, timeout=10), said)
+    await site.status("Running", **three)
+    await to(site.cluster, JOB, "default", 4, wait=False, timeout=10)
+    kind, request = await the_request(site)
+    assert (kind, request.spec) == ("ScaleOut", {"selector": {"name": NAME}, "toAdd": {"count": 1}})
+    assert value_at(await site.job(), ".spec.etReplicaSpecs.worker.replicas") is None
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+async def test_the_size_of_the_spec_is_refused_while_a_request_that_is_not_seen_changes_it(
+    site: Site, said: Said, workers: int
+):
+    four = [f"resnet-worker-{index}" for index in range(4)]
+    await site.status("Scaling", targetWorkers=four[:workers], replicas=max(workers, 2))
+    await refused(to(site.cluster, JOB, "default", 2, wait=True, timeout=10), said)
+    assert said.err == "muster: trainingjob/resnet is scaling: wait until it is Running, then ask for 2 workers\n"
+
+
 async def test_more_workers_than_the_job_allows_are_refused_at_once(site: Site, said: Said):
     await refused(to(site.cluster, JOB, "default", 99, wait=True, timeout=10), said)
     assert said.err == "muster: trainingjob/resnet has 1 to 6 workers, and not 99: change its bounds first\n"
