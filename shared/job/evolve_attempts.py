@@ -58,6 +58,8 @@ def assigned(job: Job, event: SlotsAssigned, at: At) -> Job:
         # The size was edited between the decision and this event: the edit waits in the queue.
         job = with_scaling(with_edit(job, wanted, at, attempt=job.attempt.number), size=workers)
     ahead = (job.attempt.replaced_ahead | replaced) & job.attempt.slots - slots
+    # The pod that a replacement follows ended before.
+    new = slots - replaced
     attempt = replace(
         job.attempt,
         replaced_ahead=ahead,
@@ -66,20 +68,19 @@ def assigned(job: Job, event: SlotsAssigned, at: At) -> Job:
         assigned=at if first else job.attempt.assigned,
         queued=queued,
         gang=event.gang if first else job.attempt.gang,
-        news={slot: sequence for slot, sequence in job.attempt.news.items() if slot not in slots - replaced},
+        news={slot: sequence for slot, sequence in job.attempt.news.items() if slot not in new},
         vacancies={slot: vacancy for slot, vacancy in vacancies.items() if slot not in replaced},
         refilled=refilled,
         replaced=job.attempt.replaced + own_fault,
     )
-    if any(slot.role == LAUNCHER for slot in slots - replaced):
+    if any(slot.role == LAUNCHER for slot in new):
         # A launcher that had gone before was of a decision that the log has lost.
         attempt = replace(attempt, launcher_gone=None, launcher_ended=0)
     scaling = replace(job.scaling, size=job.scaling.size or workers)
     job = replace(
         job, attempt=attempt, scaling=scaling, pods=replace(job.pods, unseen=Unseen() if first else job.pods.unseen)
     )
-    # The pod that a replacement follows ended before.
-    return pods_already_seen(job, slots - replaced, at)
+    return pods_already_seen(job, new, at)
 
 
 def _refilled(job: Job, slots: SortedSet[Slot], replaced: SortedSet[Slot], at: At) -> Mapping[Slot, Refill]:

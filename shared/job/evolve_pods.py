@@ -175,13 +175,12 @@ def with_milestones(job: Job, at: At) -> Job:
     conditions = job.status.conditions
     # The pods that start together: all but the launcher.
     together = job.spec is not None and not job.spec.has_launcher
-    workers = job.attempt.slots if together else job.attempt.workers
-    if workers and not holds(conditions, "WorkersReady"):
+    if not holds(conditions, "WorkersReady") and (workers := job.attempt.slots if together else job.attempt.workers):
         message = text.counted(len(workers), "pod" if together else "worker")
         # The look at each slot comes once there can be enough pods.
         enough = len(workers) if together else min(capacity.least_to_start(job), len(workers))
         pods = job.by_slot() if len(job.pods.views) >= enough else {}
-        views = [pods[slot] for slot in workers if slot in pods and alive(pods[slot])]
+        views = [pod for slot, pod in pods.items() if slot in workers and alive(pod)]
         if len(views) >= enough:
             conditions = with_condition(
                 conditions, "WorkersCreated", at, reason=f"{job.resource.kind}WorkersCreated", message=message
