@@ -73,8 +73,9 @@ class _Life(msgspec.Struct):
     """Pods whose node was lost."""
     over: dict[Uid, str] = msgspec.field(default_factory=dict)
     """The pods of this attempt that ended or vanished before their release, with their roles."""
-    failed: set[Uid] = msgspec.field(default_factory=set)
-    """Those that ended by themselves, in place or not; a stall for which the job begins again is one more."""
+    failures: set[tuple[Uid, int]] = msgspec.field(default_factory=set)
+    """Each end of a pod by itself, and each restart in place before it, from 1 on; a stall for which the job begins
+    again is one more."""
     lost: dict[Slot, tuple[str, int]] = msgspec.field(default_factory=dict)
     """The slots of those that wait to be replaced: since when, and after how many replacements."""
     replaced: int = 0
@@ -93,7 +94,7 @@ class Demands:
         """The rules that an event breaks; `before` and `job` are the folds without it and with it."""
         life, sequence = self._lives.setdefault(job.key.uid, _Life()), stored.sequence
         if job.attempt.number != life.attempt:
-            life.attempt, life.over, life.failed, life.lost, life.replaced = job.attempt.number, {}, set(), {}, 0
+            life.attempt, life.over, life.failures, life.lost, life.replaced = job.attempt.number, {}, set(), {}, 0
         match event:
             case PodsObserved():
                 _note_pods(life, before, job, event, stored)
@@ -109,7 +110,7 @@ class Demands:
             case NodeLost():
                 life.silent.update(event.uids)
             case TimePassed(timer=name) if name == STALL and before.spec is not None and before.spec.stall_restarts:
-                life.failed.add(Uid(STALL))
+                life.failures.add((Uid(STALL), 1))
             case JobAdopted():
                 life.adopted = True
             case SlotsAssigned():
@@ -125,8 +126,8 @@ class Demands:
             case JobFailed():
                 yield from _of_disruption(life, before, event, sequence)
                 limit = before.spec.backoff_limit if before.spec is not None else 0
-                if event.reason == "BackoffLimitExceeded" and not life.adopted and len(life.failed) <= limit:
-                    own = f"{len(life.failed)} of its pods failed by themselves"
+                if event.reason == "BackoffLimitExceeded" and not life.adopted and len(life.failures) <= limit:
+                    own = f"its pods failed {len(life.failures)} times by themselves"
                     yield f"I37 {job.key} fails at {sequence} by backoffLimit {limit}, and {own}"
             case _:
                 pass
@@ -149,11 +150,11 @@ def _note_pods(life: _Life, before: Job, job: Job, event: PodsObserved, stored: 
         alone = all(slot.role != RENDEZVOUS for slot in before.attempt.unreleased)
         if alone and _ended(pod) and not pod.deleting and pod.uid not in life.disrupted:
             life.lost[pod.slot] = stored.logged, life.replaced
-    life.failed.update(
-        pod.uid
+    life.failures.update(
+        (pod.uid, number)
         for pod in event.pods
-        if (_ended(pod) or pod.restarts) and not pod.deleting
-        if pod.attempt == life.attempt and pod.uid not in life.disrupted
+        if not pod.deleting and pod.attempt == life.attempt and pod.uid not in life.disrupted
+        for number in range(1, pod.restarts + _ended(pod) + 1)
     )
 
 
