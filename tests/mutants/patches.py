@@ -262,8 +262,8 @@ PATCHES = (
         (
             (
                 SLOTS,
-                "quota.within(job, [slot for slot in job.attempt.slots - there if _known(job, slot)])",
-                "[slot for slot in job.attempt.slots - there if _known(job, slot)]",
+                "capacity.within(job, quota.within(job, wanted))",
+                "capacity.within(job, wanted)",
             ),
         ),
         ("tests/scheduler/test_queueing.py",),
@@ -431,8 +431,8 @@ PATCHES = (
         (
             (
                 SLOTS,
-                "if _known(job, slot)]))\n    held, refusal = ",
-                "if _known(job, slot) and slot not in job.attempt.news]))\n    held, refusal = ",
+                "- there if _known(job, slot)]\n",
+                "- there if _known(job, slot) and slot not in job.attempt.news]\n",
             ),
         ),
         ("tests/job/test_replicated_jobs.py", "tests/scaler/test_groups.py"),
@@ -705,7 +705,7 @@ PATCHES = (
     ),
     Patch(
         "bulk work has no bound of its own",
-        ((LIMITER, "(self.bulk if _BULK.get() else self.interactive)", "self.interactive"),),
+        ((LIMITER, "return self.bulk.place(namespace)", "return self.interactive.place(namespace)"),),
         ("tests/cluster/test_limiter.py",),
     ),
     Patch(
