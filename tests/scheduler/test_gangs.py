@@ -120,6 +120,16 @@ def test_a_gang_has_no_pod_beyond_its_number_and_the_others_come_alone_once_it_h
     assert of_pods(*placed, pods(*gone), PodsGone(uids=tuple(pod.uid for pod in gone))) == {2: "", 3: ""}
 
 
+def test_a_pod_that_is_made_again_under_its_name_keeps_its_place_in_the_gang():
+    spec = observed(a_group_spec(4, least=2, gang=0))
+    story = [spec, *a_gang(4, least=2)[1:], group(), pods(worker(0, **PENDING), worker(1, **PENDING))]
+    lost = worker(0, version=11, deleting=True, **PENDING)
+    story += [pods(lost), PodsGone(uids=(lost.uid,))]
+    assert of_pods(*story) == {}
+    again = SlotsAssigned(slots=(workers(0),), replaces=(workers(0),), reason="PodsReplaced")
+    assert of_pods(*story, again) == {0: GROUP}
+
+
 def test_a_group_that_a_person_deleted_is_made_again():
     gone = ChildGone(kind=POD_GROUP, name=GROUP, uid=Uid("group"))
     assert of_groups(*a_gang(), group(), gone) == [CreatePodGroup(GROUP, 3)]

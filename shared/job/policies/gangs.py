@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from shared.job.naming import Slot, gang_name
-from shared.job.policies import capacity
+from shared.job.policies import capacity, replacement
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER, RENDEZVOUS, WORKER, JobSpec
 from shared.job.state import Job, needed_workers
@@ -64,7 +64,11 @@ def _first(job: Job) -> SortedSet[Slot]:
     attempt = job.attempt
     if attempt.placed or not job.starting:
         return SortedSet()
-    return SortedSet([slot for slot in attempt.slots if slot.role not in OUTSIDE][: attempt.gang])
+    slots = attempt.slots
+    if job.spec is not None and job.spec.handling.in_place:
+        # A lost pod that is made again under its name keeps its place in the gang.
+        slots |= [*replacement.replaceable(job)]
+    return SortedSet([slot for slot in slots if slot.role not in OUTSIDE][: attempt.gang])
 
 
 def within(job: Job, slots: Iterable[Slot]) -> list[Slot]:
