@@ -27,7 +27,7 @@ from shared.eventlog.subject import covering, matches
 
 BATCH = 4_000
 """The most events of one batch, and of one get: with a quarter of it a start waits for the server a second longer."""
-_WINDOW = 6_000
+_WINDOW = 2 * BATCH
 """The most events that wait for delivery: the next get overlaps the work on the last one, and a bound on memory."""
 _WINDOW_BYTES = 8 * 1024 * 1024
 """The most bytes of events that wait before the next get, and of one get; the tighter bound if events are large."""
