@@ -101,6 +101,7 @@ class Status:
         """The hash of a job's history at an event; None where the fold keeps none."""
         self.lives: Callable[[JobKey], bool] = lambda key: True
         """False once this fold knows that the job is gone."""
+        self._history: Callable[[JobKey], History | None] = lambda key: None
         self._position: Callable[[], int] = lambda: 0
         """The last event that this replica has folded."""
         self._histories: Callable[[], Iterable[History]] = tuple
@@ -156,6 +157,7 @@ class Status:
             known.hash_at(sequence) if (known := runtime.histories.get(key)) is not None else None
         )
         self.lives = lambda key: (known := runtime.histories.get(key)) is not None and not known.job.resource.gone
+        self._history = runtime.histories.get
         await self._acts.wait()
         work = [self._remove_closed(runtime), self._note_announced(runtime)]
         if self._anchoring is not None:
@@ -299,7 +301,7 @@ class Status:
             if not self.lives(job.key):
                 # The API server answered late: of a job that is gone the bucket keeps nothing.
                 return
-            await self._checkpoints.reach(effect.uid, head)
+            await self._keep(job.key, self._checkpoints.reach(effect.uid, head))
         patch = {"metadata": {"resourceVersion": version}, "status": status}
         try:
             patched = await self._cluster.patch(resource, namespace, effect.name, patch, subresource="status")
@@ -325,7 +327,16 @@ class Status:
         """The object shows the document: neither this process nor, of one that is over, the next one has to look."""
         self._written[job.key][effect.uid] = (_shape(effect, job), version)
         if effect.over and self.lives(job.key):
-            await self._checkpoints.shown(effect.uid, effect.document, job.resource.epoch)
+            await self._keep(job.key, self._checkpoints.shown(effect.uid, effect.document, job.resource.epoch))
+
+    async def _keep(self, key: JobKey, write: Awaitable[None]) -> None:
+        """Write into the bucket.  It may have been cleared of the job meanwhile: then it is cleared once more."""
+        try:
+            await write
+        finally:
+            if not self.lives(key) and (history := self._history(key)) is not None:
+                self._cleared.pop(key, None)
+                self._closed.put_nowait(history)
 
     async def _gone(self, resource: Resource[Custom], namespace: str, effect: PatchStatus) -> bool:
         """True if the object is gone, or its name has another uid; the watcher records that."""

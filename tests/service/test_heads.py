@@ -24,7 +24,7 @@ from tests.kit.histories import chained
 from tests.kit.services import AUTHORS
 from tests.kit.world import MOST_EVENTS, NAMESPACE, Document, World, a_scale_in, a_scale_out, a_training_job
 from tests.memory.cluster import Call, Calm
-from tests.memory.eventlog import MemoryEventLog, MemoryJournal
+from tests.memory.eventlog import MemoryBucket, MemoryEventLog, MemoryJournal
 from tests.service.kubeflow import applied
 from tests.watcher.test_shell import PASSED
 
@@ -169,6 +169,38 @@ async def test_nothing_is_kept_of_a_job_about_which_the_api_server_answers_once_
         await world.until(lambda: closed(world.life(uid)))
         await world.pass_seconds(10)
         slow.over.set()
+        await world.pass_seconds(10)
+        assert kept_of(world) == set()
+
+
+@pytest.mark.parametrize("what", ["{uid}", "{uid}.shown"])
+async def test_nothing_is_kept_of_a_job_that_is_cleared_away_while_its_entry_is_written(
+    monkeypatch: pytest.MonkeyPatch, what: str
+):
+    asked, over = asyncio.Event(), asyncio.Event()
+    put = MemoryBucket.put
+    written = what
+
+    async def slow(bucket: MemoryBucket, key: str, value: bytes, *, expect: int | None = None) -> int:
+        if key == written:
+            asked.set()
+            await over.wait()
+            # As of a job that had no entry yet.
+            expect = None
+        return await put(bucket, key, value, expect=expect)
+
+    async with World() as world:
+        uid = (await world.trains(workers=1)).metadata["uid"]
+        await world.quiet()
+        written = what.format(uid=uid)
+        monkeypatch.setattr(MemoryBucket, "put", slow)
+        world.exit_codes["resnet-launcher"] = 0
+        await world.until(asked.is_set)
+        world.delete(TRAININGJOBS, "resnet")
+        await world.until(lambda: closed(world.life(uid)))
+        await world.pass_seconds(10)
+        assert kept_of(world) == set(), "it is cleared away before"
+        over.set()
         await world.pass_seconds(10)
         assert kept_of(world) == set()
 
