@@ -191,6 +191,8 @@ class Bound:
         self._limit = float(most)
         self._few, self._few_until = most, 0.0
         self._shared_until = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        """Until what holds for a while is over: no answer may come then."""
         self._begun = self._begun_at_last_cut = 0
 
     @property
@@ -219,8 +221,8 @@ class Bound:
         self._set(self._limit)
 
     def has_others(self, namespace: str) -> bool:
-        """True if requests of other namespaces are in flight."""
-        return self._turns.running > self._turns.running_of(namespace)
+        """True if requests of other namespaces are in flight; those of the whole cluster are nobody's."""
+        return self._turns.running > self._turns.running_of(namespace) + self._turns.running_of("")
 
     def share(self, seconds: float) -> None:
         """Have fewer places for one namespace for so long."""
@@ -239,8 +241,21 @@ class Bound:
 
     def _set(self, limit: float) -> None:
         self._limit, now = limit, _now()
-        self._turns.of_one = int(self._most * (OF_ONE_BESIDE if now < self._shared_until else OF_ONE))
-        self._turns.resize(int(min(limit, self._few) if now < self._few_until else limit))
+        places = int(min(limit, self._few) if now < self._few_until else limit)
+        self._turns.of_one = max(int(places * (OF_ONE_BESIDE if now < self._shared_until else OF_ONE)), 1)
+        self._turns.resize(places)
+        self._set_again(min((end for end in (self._few_until, self._shared_until) if end > now), default=inf))
+
+    def _set_again(self, end: float) -> None:
+        """At this time, by one timer however often the bound is set until then."""
+        if end < (self._timer.when() if self._timer is not None else inf):
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = asyncio.get_running_loop().call_at(end, self._is_over)
+
+    def _is_over(self) -> None:
+        self._timer = None
+        self._set(self._limit)
 
 
 class Sent(NamedTuple):

@@ -17,6 +17,7 @@ from yarl import URL
 from shared.cluster import Resource
 from shared.cluster.answers import FailedRequest, may_be_starting
 from shared.cluster.connections import as_trouble, read_refusal, reused_descriptors
+from shared.cluster.kinds import LEASES
 from shared.errors import NotOwner, Refused, Transient
 from shared.flow import Limiter
 
@@ -333,6 +334,7 @@ def path_of(resource: Resource[Any], namespace: str, name: str = "", subresource
 
 
 def namespace_of(path: str) -> str:
-    """The namespace of the objects at a path; empty for those of the whole cluster."""
+    """The namespace of the objects at a path; empty for those of the whole cluster, and for Muster's own Lease."""
     _, _, rest = path.partition("/namespaces/")
-    return rest.partition("/")[0]
+    namespace, _, objects = rest.partition("/")
+    return "" if objects.partition("/")[0] == LEASES.plural else namespace

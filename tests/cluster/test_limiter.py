@@ -5,6 +5,8 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from shared.cluster.calls import namespace_of, path_of
+from shared.cluster.kinds import LEASES, PODS
 from shared.flow import (
     ASKED_SECONDS,
     BESIDE_SECONDS,
@@ -128,3 +130,72 @@ async def test_calls_of_one_namespace_that_hang_leave_places_for_the_others():
         each.cancel()
     await asyncio.gather(*hanging, return_exceptions=True)
     assert limiter.interactive.in_flight == limiter.interactive.waiting == 0
+
+
+async def in_flight_of_one(limiter: Limiter, *, bulk: bool, seconds: float) -> int:
+    """How many requests of one namespace are under way after so long, of many that get no answer."""
+
+    async def hang() -> None:
+        with in_bulk(bulk):
+            async with limiter.place("team-a"):
+                await asyncio.Event().wait()
+
+    hanging = [asyncio.create_task(hang()) for _ in range(2 * BULK)]
+    await asyncio.sleep(seconds)
+    found = (limiter.bulk if bulk else limiter.interactive).in_flight
+    for each in hanging:
+        each.cancel()
+    await asyncio.gather(*hanging, return_exceptions=True)
+    return found
+
+
+async def share(limiter: Limiter) -> None:
+    """Two namespaces ask."""
+    async with limiter.place("team-b"), limiter.place("team-c"):
+        pass
+
+
+@in_virtual_time
+async def test_a_request_for_the_whole_cluster_is_no_other_namespace():
+    limiter = Limiter()
+    async with limiter.place(), limiter.place("team-a"):
+        pass
+    assert await in_flight_of_one(limiter, bulk=True, seconds=0.1) == BULK * OF_ONE
+
+
+def test_the_anchor_is_no_request_of_a_namespace():
+    assert namespace_of(path_of(LEASES, "muster-system", "anchor")) == ""
+    assert namespace_of(path_of(PODS, "team-a", "leases")) == "team-a"
+
+
+@pytest.mark.parametrize(("bulk", "most"), [(False, INTERACTIVE), (True, BULK)])
+@in_virtual_time
+async def test_what_holds_for_a_while_is_over_then_though_no_answer_comes(bulk: bool, most: int):
+    limiter = Limiter()
+    await share(limiter)
+    assert await in_flight_of_one(limiter, bulk=bulk, seconds=ASKED_SECONDS - 0.1) == most * OF_ONE_BESIDE
+    await share(limiter)
+    limiter.somebody_waits()
+    assert await in_flight_of_one(limiter, bulk=bulk, seconds=ASKED_SECONDS + 0.1) == most * OF_ONE
+
+
+@in_virtual_time
+async def test_bulk_work_has_its_places_again_though_no_answer_comes():
+    limiter = Limiter()
+    await share(limiter)
+    limiter.somebody_waits()
+    assert await in_flight_of_one(limiter, bulk=True, seconds=BESIDE_SECONDS - 0.1) < BULK_BESIDE * OF_ONE_BESIDE
+    limiter.somebody_waits()
+    assert await in_flight_of_one(limiter, bulk=True, seconds=BESIDE_SECONDS + 0.1) == BULK * OF_ONE_BESIDE
+
+
+@in_virtual_time
+async def test_a_namespace_has_a_part_of_the_places_that_there_are_now():
+    limiter = Limiter()
+    async with limiter.place("team-a") as sent:
+        sent.throttled()
+    assert await in_flight_of_one(limiter, bulk=False, seconds=0.1) == int(limiter.interactive.limit * OF_ONE)
+    for _ in range(3):
+        async with limiter.place("team-a") as sent:
+            sent.throttled()
+    assert await in_flight_of_one(limiter, bulk=False, seconds=0.1) == limiter.interactive.limit == 1
