@@ -9,7 +9,7 @@ from shared.eventlog.account import HEADS
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import Cause
 from shared.job.events.status import JobCreated, JobSealed
-from shared.job.events.watcher import JobGone, TimePassed
+from shared.job.events.watcher import JobGone, JobOfAnother, TimePassed
 from shared.job.fold import Histories
 from shared.job.steps import Record
 from tests.kit.builders import a_running_job
@@ -39,6 +39,12 @@ def test_a_history_on_hold_is_not_sealed():
     history = a_history([SEEN, CREATED, GONE, SETTLED])
     history.hold("NotConfirmed", "a decision was taken on an event that is not here")
     assert sealing(history) is None
+
+
+def test_the_history_of_another_operators_job_ends_with_it_too():
+    another = JobOfAnother(phase="Running", reason="BegunByAnother", kind="TFJob", api_version="kubeflow.org/v1")
+    assert sealing(a_history([another, GONE])) is None
+    assert sealing(a_history([another, GONE, replace(SETTLED, anchor=2)])) is not None
 
 
 async def test_nothing_is_sealed_before_the_bucket_of_checkpoints_has_nothing_of_it():

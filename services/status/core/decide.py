@@ -137,7 +137,7 @@ def _leading(job: Job, spec: JobSpec) -> SortedSet[Slot]:
 def sealing(history: History) -> Record | None:
     """The seal of a history that is over: its job is gone with all that it had, and was so for the time to settle."""
     job, head = history.job, history.head
-    if job.halted or history.held or not closed(job) or not passed(job, job.resource.gone, SEAL):
+    if job.integrity.doubt is not None or history.held or not closed(job) or not passed(job, job.resource.gone, SEAL):
         return None
     ended = job.status.conditions[-1].reason if job.over and job.status.conditions else "Deleted"
     seal = status.JobSealed(
