@@ -99,8 +99,8 @@ class ClusterDemands:
             return
         if event.request or not before:
             return
-        # After a restore of the log its time begins anew.
-        if 0 <= (seconds := _seconds(before, logged)) < NEARLY * elasticity.grow_seconds:
+        # After a restore of the log its time begins anew, and an event may be shown again.
+        if 0 < (seconds := _seconds(before, logged)) < NEARLY * elasticity.grow_seconds:
             yield f"I46 {job.key} grows at {sequence}, {seconds:.1f} s after it grew"
 
     def _of_lost_members(self, job: Job, logged: str, sequence: int) -> Iterator[str]:

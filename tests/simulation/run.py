@@ -538,9 +538,9 @@ class Simulation:
         for why in self._unarchived():
             self._checker.fault(why)
         jobs = [history.job for history in self._checker.known]
-        for why in kept_after_the_end(
-            self._store, [job.key.uid for job in jobs if job.over and not job.resource.orphan]
-        ):
+        over = [job.key.uid for job in jobs if job.over and not job.resource.orphan]
+        # A job on hold keeps its quota until a person accepts its history.
+        for why in kept_after_the_end(self._store, {*over} - self._checker.unreadable):
             self._checker.fault(why)
         for why in quota_twice(self._store):
             self._checker.fault(why)
