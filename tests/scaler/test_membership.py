@@ -6,11 +6,13 @@ from shared.job.events.scheduler import JobRestarted
 from shared.job.events.status import JobRestarting
 from shared.job.events.watcher import PodsGone, TimePassed
 from shared.job.naming import Uid
+from shared.job.spec import Elasticity
 from shared.job.steps import Record
 from tests.kit.builders import (
     a_created_job,
     a_ready_job,
     a_running_job,
+    exited,
     pods,
     published,
     service,
@@ -25,6 +27,12 @@ def test_no_worker_is_a_member_until_all_are_ready():
 
 def test_the_first_members_are_all_workers():
     given(*a_ready_job(workers=2)).then(scaler, Record(published(1, 0, 1)))
+
+
+def test_fewer_than_the_minimum_are_no_first_members_although_the_job_has_no_others_left():
+    story = a_created_job(workers=3, least=2, of_workers="OnFailure", elasticity=Elasticity())
+    lost = [worker(index, phase="Failed", exits=exited(1)) for index in (1, 2)]
+    given(*story, service(), pods(worker(0), *lost)).then_nothing(scaler)
 
 
 def test_a_lost_worker_leaves_the_hosts_files_at_once():

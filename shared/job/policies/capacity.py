@@ -32,9 +32,12 @@ def is_enough(job: Job, members: int) -> bool:
 def may_start(job: Job, ready: SortedSet[Slot]) -> bool:
     """True if the first members may be these Ready workers: all of them, or enough and no more came for a while."""
     elasticity = job.elasticity
+    if not is_enough(job, len(ready)):
+        # All that are left may be too few, while lost ones wait for their replacements.
+        return False
     if len(ready) == len(job.attempt.workers):
         return True
-    if job.spec is None or elasticity is None or len(ready) < needed_workers(job):
+    if job.spec is None or elasticity is None:
         return False
     if not job.spec.has_launcher:
         # Its agents find each other, and the members only say which of them are there.
