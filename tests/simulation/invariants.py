@@ -402,6 +402,9 @@ class Checker(LogChecker):
         job = history.job
         if job.halted or job.resource.gone or job.resource.orphan or job.key.uid in self.unreadable:
             return
+        if job.resource.problems:
+            # A job whose edit is not valid is left as it is until that is corrected.
+            return
         kept = job.attempt.unreleased if job.over else job.attempt.slots
         if (labels[ATTEMPT], held.at[1]) not in {(str(slot.attempt), job.pod_name(slot)) for slot in kept}:
             self.fault(f"I33 pod {held.at[1]} runs, and {job.key} gave its slot up")
