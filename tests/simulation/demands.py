@@ -48,6 +48,10 @@ class ClusterDemands:
         self._lost: dict[Uid, dict[int, str]] = defaultdict(dict)
         """By job, the members that were lost, and since when the services may act upon that."""
 
+    def restored(self) -> None:
+        """The log shows its events again, from the first one on."""
+        self._grew.clear()
+
     def seen(self, job: str, attempt: str, pod: Held) -> None:
         """A pod of a job is as the kubelet shows it now."""
         first = pod.manifest["spec"]["containers"][0]["name"]
@@ -99,8 +103,8 @@ class ClusterDemands:
             return
         if event.request or not before:
             return
-        # After a restore of the log its time begins anew, and an event may be shown again.
-        if 0 < (seconds := _seconds(before, logged)) < NEARLY * elasticity.grow_seconds:
+        # After a restore of the log its time begins anew.
+        if 0 <= (seconds := _seconds(before, logged)) < NEARLY * elasticity.grow_seconds:
             yield f"I46 {job.key} grows at {sequence}, {seconds:.1f} s after it grew"
 
     def _of_lost_members(self, job: Job, logged: str, sequence: int) -> Iterator[str]:

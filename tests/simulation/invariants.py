@@ -98,6 +98,7 @@ class Checker(LogChecker):
         """
         self.begin()
         self._published.clear()
+        self.demands.restored()
         # The cluster has not changed since, so that it says nothing about the releases that the log repeats.
         listed, self._listed = self._listed, defaultdict(set)
         for stored in log:
@@ -402,10 +403,8 @@ class Checker(LogChecker):
         job = history.job
         if job.halted or job.resource.gone or job.resource.orphan or job.key.uid in self.unreadable:
             return
-        if job.resource.problems:
-            # A job whose edit is not valid is left as it is until that is corrected.
-            return
-        kept = job.attempt.unreleased if job.over else job.attempt.slots
+        # An edit that is not valid stops new hosts files, without which a pod in a slot that ended is not deleted.
+        kept = job.attempt.unreleased if job.over or job.resource.problems else job.attempt.slots
         if (labels[ATTEMPT], held.at[1]) not in {(str(slot.attempt), job.pod_name(slot)) for slot in kept}:
             self.fault(f"I33 pod {held.at[1]} runs, and {job.key} gave its slot up")
 
