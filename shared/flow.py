@@ -192,7 +192,7 @@ class Bound:
         self._few, self._few_until = most, 0.0
         self._shared_until = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        """Until what holds for a while is over: no answer may come then."""
+        """Sets the bound again when a time of fewer places ends: perhaps no answer comes then."""
         self._begun = self._begun_at_last_cut = 0
 
     @property
@@ -221,7 +221,7 @@ class Bound:
         self._set(self._limit)
 
     def has_others(self, namespace: str) -> bool:
-        """True if requests of other namespaces are in flight; those of the whole cluster are nobody's."""
+        """True if requests of other namespaces are in flight; requests for the whole cluster do not count."""
         return self._turns.running > self._turns.running_of(namespace) + self._turns.running_of("")
 
     def share(self, seconds: float) -> None:

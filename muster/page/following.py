@@ -63,7 +63,7 @@ async def in_thread(make: Callable[[], T]) -> T:
             left = cancelled
     if left is not None:
         if not making.cancelled():
-            # asyncio logs an exception that nobody has asked for.
+            # asyncio logs an exception that no caller has read.
             making.exception()
         raise left
     return making.result()
@@ -242,7 +242,7 @@ class Followed:
     async def close(self) -> None:
         await end(self._task)
         if self._first.done() and not self._first.cancelled():
-            # asyncio logs an exception that nobody has asked for, and this one was told.
+            # asyncio logs an exception that no caller has read, and the browsers were told of this one.
             self._first.exception()
 
 
