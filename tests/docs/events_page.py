@@ -38,7 +38,7 @@ muster subscriber remove team-a --data .muster
 `--size BYTES` is the size of the copy (256 MiB).
 In the chart: `setup.subscriberNamespaces` (`team-a: 268435456`); the password is in the Secret
 `muster-nats-subscriber-team-a`, `NATS_URL` is `tls://muster-nats-copies.muster.svc:4222`.
-A change restarts the copies' server; the first subscriber the log's, too. Before you take a namespace out, run `muster
+A change restarts the copies' server; the first subscriber the log's, too. Before taking a namespace out, run `muster
 subscriber remove` as administrator.
 Beside your own NATS: a second one with the chart's configuration (`helm template … --set
 setup.subscriberNamespaces.team-a=268435456 --show-only templates/nats-copies.yaml`), a `leafnodes` listener for yours,
@@ -68,7 +68,7 @@ In the chart: `setup.subscribers`, and the Secret `muster-nats-subscriber`.
 
 [In order](../examples/events/ordered.py), from behind a position that the program keeps; 0 is the first event.
 
-With a durable consumer, which goes on with what was not acknowledged:
+With a durable consumer:
 [in Python](../examples/events/durable.py), [in Go](../examples/events/durable.go).
 
 On the command line:
@@ -104,7 +104,8 @@ The body is JSON by the [schema](schemas/events.json) of its type; the headers a
 ## The promise
 
 - **Order.** The stream's sequence orders all events; times do not. An event comes after those that made it.
-- **Duplicates.** An event is delivered at least once: skip sequences up to your position.
+- **Duplicates.** An event is delivered at least once. In order: skip sequences up to your position. A durable consumer
+  sends unacknowledged ones again, behind later ones.
 - **Gaps.** Sequences of one job are not consecutive; `>` of the user `subscriber` sees every number.
 - **Delay.** More than 3 s (in nanoseconds) in `mirror.active` of the stream's information: the copy is not fed, and
   `muster doctor` says why.
