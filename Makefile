@@ -127,8 +127,8 @@ control-plane: $(READY) binaries # the real control plane with one node, in the 
 crds: $(READY) # write crds/ from the models
 	@$(RUN) -m muster.crds
 
-rbac: $(READY) # write deploy/rbac/ and the rules of the chart from the table of permissions
-	@$(RUN) -m muster.permissions
+rbac: $(DEVELOPING) # write deploy/rbac/ and the rules of the chart from the table of permissions
+	@$(RUN) -m tests.deploy.chart_files
 
 pages: $(DEVELOPING) ## make: write docs/schemas, docs/settings.md, docs/reasons.md, docs/pods.md, docs/permissions.md, docs/events.md and docs/pictures from the code
 	@$(RUN) -m tests.docs.settings_page

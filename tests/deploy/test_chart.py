@@ -21,6 +21,7 @@ from shared.cluster.scope import OPTED_IN
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.queueing import GROUP
 from shared.installation.permissions import Powers
+from tests.deploy import chart_files
 from tests.deploy.charts import FOLDER, SETS, golden, linted, otherwise, rendered, require, rewriting
 from tests.deploy.rendering import BASE, CHART, HISTORY, Document, NotRendered, base, documents, history, render
 
@@ -178,7 +179,7 @@ def test_the_rights_on_workloads_come_with_their_value_alone() -> None:
 
 
 @pytest.mark.parametrize("name", [*SETS, "the Kustomize base"])
-@pytest.mark.parametrize("namespace", ["", permissions.JOBS, "team-b"])
+@pytest.mark.parametrize("namespace", ["", chart_files.JOBS, "team-b"])
 def test_what_the_command_prints_changes_nothing_that_the_chart_makes(name: str, namespace: str) -> None:
     texts = [rendered(name)] if name in SETS else [path.read_text() for path in BASE.glob("*.yaml")]
     made = {_identity(found): found for text in texts for found in documents(text) if "metadata" in found}

@@ -16,7 +16,6 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from devcluster.child import Child
-from muster.permissions import CONF, COPIES_CONF, NAMESPACE, render_copies, render_namespace, render_users
 from shared.errors import Refused
 from shared.eventlog import api
 from shared.eventlog.account import (
@@ -31,6 +30,7 @@ from shared.eventlog.inspection import fsync_trouble, server_of
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.setup import set_up
 from shared.eventlog.tls import Login, Tls
+from tests.deploy.chart_files import CONF, COPIES_CONF, NAMESPACE, render_copies, render_namespace, render_users
 from tests.deploy.charts import require
 from tests.deploy.nats import NAME, Nats, Node, copies_of, running
 from tests.deploy.rendering import CHART, Document, documents, render

@@ -16,6 +16,7 @@ from shared.frameworks.trainer_schemas import CLUSTER_RUNTIMES
 from shared.installation.permissions import PERMISSIONS, Need, Powers, necessary, needs
 from shared.job.events.event import Author
 from shared.job.steps import Effect
+from tests.deploy import chart_files
 from tests.docs import permissions_page
 from tests.kit.recordings import NOTHING, allowed
 from tests.kit.swarm import SWARMJOB, WITH_SWARMS
@@ -169,15 +170,15 @@ class TestKindByKind:
         assert "swarmjobs" not in permissions.render()["status.yaml"]
 
 
-@pytest.mark.parametrize(("variant", "namespace"), [("cluster", ""), ("namespace", permissions.JOBS)])
+@pytest.mark.parametrize(("variant", "namespace"), [("cluster", ""), ("namespace", chart_files.JOBS)])
 def test_the_folders_hold_what_the_source_says(variant: str, namespace: str):
     folder = ROOT / "deploy" / "rbac" / variant
     written = {path.name: path.read_text() for path in folder.iterdir()}
-    assert written == permissions.render(namespace), "run `python -m muster.permissions` and review the diff"
+    assert written == permissions.render(namespace), "run `make rbac` and review the diff"
 
 
 def test_the_chart_has_the_rules_of_the_table():
-    assert (ROOT / permissions.CHART).read_text() == permissions.of_chart(), "run `make rbac` and review the diff"
+    assert (ROOT / chart_files.CHART).read_text() == chart_files.of_chart(), "run `make rbac` and review the diff"
 
 
 def test_the_kustomize_base_has_the_rules_of_the_table():
@@ -186,7 +187,7 @@ def test_the_kustomize_base_has_the_rules_of_the_table():
     written = {found["metadata"]["name"]: single(found["rules"]) for found in base if found["kind"].endswith("Role")}
     powers = Powers(namespaces=OPTED_IN)
     wanted = {f"muster-{each}": permissions.rules(each, powers=powers) for each in permissions.SERVICE_ACCOUNTS}
-    wanted["muster-setup"] = permissions.setup_rules()
+    wanted["muster-setup"] = chart_files.setup_rules()
     anchor = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": ["muster-anchor"]}
     wanted["muster-anchor"] = [anchor | {"verbs": ["get", "patch"]}]
     assert written == {name: single(rules) for name, rules in wanted.items()}, "run `make chart` and review the diff"
@@ -210,7 +211,7 @@ def test_the_page_holds_what_the_source_says():
 
 def test_both_variants_grant_the_same_accounts_what_their_scope_has():
     cluster, namespace = granted(documents("cluster")), granted(documents("namespace"))
-    for scope, given in (("", cluster), (permissions.JOBS, namespace)):
+    for scope, given in (("", cluster), (chart_files.JOBS, namespace)):
         assert set(given) == {need for service in permissions.SERVICE_ACCOUNTS for need in needs(service, scope)}
     of_no_namespace = (NODES.plural, DEFINITIONS.plural, CLUSTER_RUNTIMES.plural)
     assert [need for need in cluster if need.resource not in of_no_namespace] == namespace
@@ -243,7 +244,7 @@ def test_a_service_begins_without_what_it_can_do_without(service: Author):
 
 
 def test_a_set_up_may_make_definitions_and_change_ours_and_nothing_else():
-    makes, changes = permissions.setup_rules()
+    makes, changes = chart_files.setup_rules()
     definitions = {"apiGroups": [DEFINITIONS.group], "resources": [DEFINITIONS.plural]}
     assert makes == {**definitions, "verbs": ["create"]}
     names = sorted(each["metadata"]["name"] for each in manifests())
