@@ -19,12 +19,10 @@ from shared.cluster.objects import Custom
 from shared.errors import Refused
 from shared.frameworks.framework import Framework, PodContext, PodRenderer, key_of, metadata, slot_labels
 from shared.frameworks.schemas import Document
-from shared.frameworks.templates import GPU, POD
+from shared.frameworks.templates import GPU, NAMED_BY_MUSTER
 from shared.job.naming import CONTAINER, HOSTS_VERSION, JobKey, Slot, Uid, WorkerName, service_name
 from shared.job.spec import JobSpec
 from shared.untrusted import at, objects
-
-_OF_MUSTER = tuple(name for name, rule in POD.items() if rule.told)
 
 OLD_GPU = "alpha.kubernetes.io/nvidia-gpu"
 """The name of `nvidia.com/gpu` before Kubernetes 1.10, which rejects pods that use it."""
@@ -41,7 +39,7 @@ def pod_of(framework: PodRenderer, template: Document, context: PodContext, *, s
         annotations[HOSTS_VERSION] = str(context.hosts)
     if annotations:
         meta["annotations"] = annotations
-    spec = {name: value for name, value in template["spec"].items() if name not in _OF_MUSTER}
+    spec = {name: value for name, value in template["spec"].items() if name not in NAMED_BY_MUSTER}
     spec |= {"restartPolicy": "Never"} | _dns_policy(spec)
     for kind in ("initContainers", "containers"):
         if isinstance(containers := spec.get(kind), list):

@@ -1,112 +1,22 @@
-"""Checks pod templates, which every framework has, and says what becomes of each of their fields.  Pure.
+"""Checks pod templates, which every framework has, and notes the fields of theirs that have no effect.  Pure.
 
-By the tables `POD`, `CONTAINER` and `METADATA` templates are checked, pods are rendered (`pods.py`), and
-`docs/pods.md` is written.  A check is about what rendering needs, and what would make a pod fail for ever; the API
-server checks the rest, and refuses a field that it does not know.
+A check is about what rendering needs, and what would make a pod fail for ever; the API server checks the rest, and
+refuses a field that it does not know.  What becomes of each field stands in `docs/pods.md`.
 """
 
 import re
 from collections.abc import Collection, Iterable, Mapping
 from posixpath import normpath
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from shared.cluster.pod_fields import meant_of, types
 from shared.frameworks.reading import DNS_LABEL, NAME_OF_VARIABLE, Fields
 
-Treatment = Literal["passed on", "set where absent", "added to", "overridden", "refused"]
-
-
-class Rule(NamedTuple):
-    """What becomes of a field."""
-
-    treatment: Treatment = "passed on"
-    note: str = ""
-    """For the page, and of an overridden field for its job's user."""
-    told: bool = False
-    """True if a job whose template has the field says that it has no effect."""
-
-
-PASSED = Rule()
-
-
-def _passed(names: str) -> dict[str, Rule]:
-    return dict.fromkeys(names.split(), PASSED)
-
-
 _NAMES = "the pods of a job find each other by the names of pods"
-_BY_SERVER = "The API server takes it in no new pod."
 
-POD: Mapping[str, Rule] = MappingProxyType(
-    _passed(
-        "enableServiceLinks evictionResponders hostAliases hostIPC hostPID hostUsers imagePullSecrets nodeName os "
-        "overhead preemptionPolicy priorityClassName resourceClaims runtimeClassName schedulerName "
-        "schedulingGates schedulingGroup serviceAccount serviceAccountName shareProcessNamespace "
-        "terminationGracePeriodSeconds topologySpreadConstraints"
-    )
-    | {
-        "activeDeadlineSeconds": Rule(note="The pod then fails."),
-        "affinity": Rule("added to", "A node where three pods of the job failed is the last choice for ten minutes."),
-        "automountServiceAccountToken": Rule("set where absent", "False, unless the template names an account."),
-        "containers": Rule("added to", "See below."),
-        "dnsConfig": Rule("added to", "The job's search domain comes first."),
-        "dnsPolicy": Rule(
-            "overridden",
-            f"{_NAMES}: Default becomes ClusterFirst, and with hostNetwork ClusterFirstWithHostNet",
-        ),
-        "ephemeralContainers": Rule("refused", _BY_SERVER),
-        "hostNetwork": Rule(note="An sshd of the pod then needs a port that is free on the node."),
-        "hostname": Rule("overridden", f"{_NAMES}, which are their host names", told=True),
-        "hostnameOverride": Rule("overridden", f"{_NAMES}, which are their host names", told=True),
-        "initContainers": Rule(note="What fails or waits there is told by name."),
-        "nodeSelector": Rule(note="With Kueue, together with the flavour's."),
-        "priority": Rule(note="The API server takes the priorityClassName's alone."),
-        "readinessGates": Rule(note="A pod is Ready once they are, too."),
-        "resources": Rule(note="Of the whole pod."),
-        "restartPolicy": Rule("overridden", "Muster makes failed pods again: write it beside the template"),
-        "securityContext": Rule(note="With an fsGroup the workers' sshd keeps its own host keys."),
-        "setHostnameAsFQDN": Rule("overridden", f"{_NAMES}, which are their host names", told=True),
-        "subdomain": Rule(
-            "overridden", "Where the pods share a Service it is that Service's name; passed on elsewhere."
-        ),
-        "tolerations": Rule(note="With Kueue, together with the flavour's."),
-        "volumes": Rule("added to", "A volume with the name of one of Muster's is refused."),
-    }
-)
-"""The fields of a PodSpec."""
-
-CONTAINER: Mapping[str, Rule] = MappingProxyType(
-    _passed(
-        "args envFrom image imagePullPolicy lifecycle livenessProbe name resizePolicy securityContext "
-        "startupProbe stdin stdinOnce terminationMessagePath tty volumeDevices workingDir"
-    )
-    | {
-        "command": Rule("set where absent", "Of workers that wait for ssh, without args: it starts sshd."),
-        "env": Rule("added to", "A variable by which the pods find each other is refused; of others the user's wins."),
-        "ports": Rule("added to", "The kind's own port, unless the training container has one of its name or number."),
-        "readinessProbe": Rule(note="That of the training container counts."),
-        "resources": Rule(note="`alpha.kubernetes.io/nvidia-gpu` becomes `nvidia.com/gpu`."),
-        "restartPolicy": Rule("set where absent", "Never, with `muster.dev/restart-in-place`."),
-        "restartPolicyRules": Rule("set where absent", "Begin a failure again; with the same annotation."),
-        "terminationMessagePolicy": Rule("set where absent", "FallbackToLogsOnError."),
-        "volumeMounts": Rule("added to", "A mount that would hide the hosts files is refused; see below."),
-    }
-)
-"""The fields of a Container."""
-
-METADATA: Mapping[str, Rule] = MappingProxyType(
-    {
-        "annotations": Rule(
-            "added to", "Muster's own win: the version of the hosts files, the index of a TrainJob's node."
-        ),
-        "labels": Rule(
-            "added to",
-            "Muster's own labels win, those of the job and those by which its kind selects pods, and a job whose "
-            "template has other values says so.",
-        ),
-    }
-)
-"""The fields of a template's metadata; the others of an ObjectMeta are Muster's or the API server's."""
+NAMED_BY_MUSTER = ("hostname", "hostnameOverride", "setHostnameAsFQDN")
+"""The fields of a pod that Muster sets: their values in a template have no effect."""
 
 READ_ONLY = ("configMap", "secret", "projected", "downwardAPI", "image")
 """The sources of volumes that no container may write to."""
@@ -139,15 +49,16 @@ def check(template: Fields, training: Fields, promises: Promises) -> None:
     spec = template.part("spec")
     _only(template, ("metadata", "spec", "apiVersion", "kind"), meant_in=("metadata", "spec"))
     _only(template.part("metadata"), types()["ObjectMeta"])
-    for name, rule in POD.items():
-        if rule.told and spec.raw(name) not in (None, "", False):
-            spec.ignore(name, rule.note)
+    for name in NAMED_BY_MUSTER:
+        if spec.raw(name) not in (None, "", False):
+            spec.ignore(name, f"{_NAMES}, which are their host names")
     if spec.raw("dnsPolicy") == "Default":
-        spec.ignore("dnsPolicy", POD["dnsPolicy"].note)
+        becomes = "Default becomes ClusterFirst, and with hostNetwork ClusterFirstWithHostNet"
+        spec.ignore("dnsPolicy", f"{_NAMES}: {becomes}")
     if promises.subdomain and spec.raw("subdomain") not in (None, ""):
         spec.ignore("subdomain", f"{_NAMES} in the job's own Service")
     if promises.restarts and spec.raw("restartPolicy") not in (None, "", "Never", promises.restarts):
-        spec.ignore("restartPolicy", POD["restartPolicy"].note)
+        spec.ignore("restartPolicy", "Muster makes failed pods again: write it beside the template")
     note_labels(template, promises.labels)
     for volume in spec.parts("volumes"):
         if volume.raw("name") in [*promises.volumes]:

@@ -10,7 +10,7 @@ from devcluster.cluster import ADMIN
 from devcluster.controlplane import ControlPlane
 from shared.cluster import pod_fields
 from shared.cluster.kube import KubeCluster
-from shared.frameworks.templates import CONTAINER, POD
+from tests.docs.pods_page import CONTAINER, POD
 
 
 def _lacking(schemas: dict[str, Any], name: str, seen: set[str]) -> Iterator[str]:

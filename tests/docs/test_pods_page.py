@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from shared.cluster import pod_fields
-from shared.frameworks.templates import CONTAINER, POD
+from shared.frameworks.templates import NAMED_BY_MUSTER
 from tests.docs.pod_fields import FILES, of_client, text
-from tests.docs.pods_page import page
+from tests.docs.pods_page import CONTAINER, POD, page
 
 WRITTEN = (Path(__file__).parents[2] / "docs" / "pods.md").read_text()
 
@@ -24,3 +24,8 @@ def test_the_fields_are_those_of_the_installed_client(file: Path) -> None:
 @pytest.mark.parametrize(("kind", "rules"), [("PodSpec", POD), ("Container", CONTAINER)])
 def test_a_table_says_what_becomes_of_every_field(kind: str, rules: dict[str, object]) -> None:
     assert rules.keys() == pod_fields.types()[kind].keys()
+
+
+def test_the_page_names_every_field_that_muster_sets() -> None:
+    overridden = {name for name, rule in POD.items() if rule.treatment == "overridden"}
+    assert overridden == {*NAMED_BY_MUSTER, "dnsPolicy", "restartPolicy", "subdomain"}
