@@ -12,9 +12,6 @@ from typing import Any
 
 FILE = Path(__file__).with_suffix(".txt")
 
-ROOTS = ("PodSpec", "ObjectMeta")
-"""The types of a pod template's `spec` and `metadata`."""
-
 
 @lru_cache(maxsize=1)
 def types() -> Mapping[str, Mapping[str, str]]:

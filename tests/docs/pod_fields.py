@@ -20,7 +20,7 @@ _MODEL = re.compile(r"\b(?:Core)?V1(\w+)")
 def of_client() -> dict[str, dict[str, str]]:
     """Every type below a pod's spec, with its fields and their types; of a field without members an empty one."""
     found: dict[str, dict[str, str]] = {}
-    waiting = [*pod_fields.ROOTS]
+    waiting = ["PodSpec", "ObjectMeta"]
     while waiting:
         name = waiting.pop()
         if name in found:

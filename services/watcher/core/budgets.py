@@ -8,7 +8,7 @@ and for each slot.
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from math import inf
-from typing import Literal, Self, get_args
+from typing import Literal, Self
 
 import msgspec
 
@@ -24,8 +24,6 @@ replace = msgspec.structs.replace
 
 Budget = Literal["log", "memory", "total", "share", "room"]
 """What a fact waits for: its namespace's bytes of a minute, of memory, or of the log; or memory or room for all."""
-
-BUDGETS: tuple[Budget, ...] = get_args(Budget)
 
 JUDGED = (watcher.PodsObserved, watcher.ChildrenObserved, watcher.DisruptionNoticed, watcher.NodeLost, watcher.NodeBack)
 """What happens to pods and children decides whether a job or a request is in time."""

@@ -21,8 +21,6 @@ from shared.job.state import Job
 from shared.job.views import ON_THE_WAY, TOLD_BY_EVENTS, PodView, alive
 from shared.job.waiting import told
 
-replace = msgspec.structs.replace
-
 
 class Confirm(msgspec.Struct, frozen=True):
     """Does the job exist?  Only its own GET proves that it is gone, or that pods were taken from it."""
