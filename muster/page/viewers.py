@@ -195,8 +195,7 @@ class Viewer(Readable):
 async def serving(settings: Settings) -> AsyncIterator[int]:
     """Serve while the context lasts; yields the port.  Raises `Refused` if it cannot begin."""
     place = await _place(settings)
-    files = Certificate("PAGE", settings.page_cert, settings.page_key)
-    address = settings.page_host, settings.page_port
+    certificate = Certificate(PAGE, settings.page)
     views = Kept[tuple[bytes, str], View](Places(VIEWS, VIEWS_OF_ONE), "as many people look at jobs as may: try later")
     reviews = KubeCluster(TokenAccess(place, ""))
 
@@ -211,12 +210,12 @@ async def serving(settings: Settings) -> AsyncIterator[int]:
     try:
         async with (
             running(let_in(lambda token: Viewer(place, token, tokens), tokens, views)) as runner,
-            listening(once(runner), HTTPS, address, "PAGE", read=files.read, tls=files.context) as found,
+            listening(once(runner), HTTPS, certificate) as port,
             probes(told, lambda: [Count.now(READY, {(PAGE,): 1.0})], settings.health_host, settings.health_port),
             meanwhile(views.rest()),
         ):
-            log.info("serving", port=found.port)
-            yield found.port
+            log.info("serving", port=port)
+            yield port
     finally:
         await views.close()
         await reviews.close()

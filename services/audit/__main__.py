@@ -50,11 +50,9 @@ async def serving(settings: Settings) -> AsyncIterator[int]:
             for match in matcher.claim(claim, time.monotonic()):
                 writer.add(match)
 
-    certificate = Certificate("AUDIT", settings.audit_cert, settings.audit_key)
+    certificate = Certificate(AUDIT, settings.audit)
     try:
-        async with Server(take, settings.audit_token_file, figures).serving(
-            settings.audit_host, settings.audit_port, certificate
-        ) as port:
+        async with Server(take, settings.audit_token_file, figures).serving(certificate) as port:
             log.info("serving", port=port)
             figures.trouble, figures.connected = lambda: connection.turned_away, lambda: connection.connected
             figures.gauges |= {WAITING: lambda: writer.waiting, BYTES: lambda: matcher.bytes}

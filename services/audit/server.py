@@ -104,16 +104,14 @@ class Server:
         self._waiting = 0
 
     @asynccontextmanager
-    async def serving(self, host: str, port: int, certificate: Certificate) -> AsyncIterator[int]:
+    async def serving(self, certificate: Certificate) -> AsyncIterator[int]:
         """Serve while the context lasts; yields the port.
 
         Raises `Refused` without a token or a certificate that can be used, or if the port is taken.
         """
         read_token(self._token)
-        async with listening(
-            self._handle, HTTPS, (host, port), "AUDIT", read=certificate.read, tls=certificate.context
-        ) as found:
-            yield found.port
+        async with listening(self._handle, HTTPS, certificate) as port:
+            yield port
 
     async def _handle(self, request: web.BaseRequest) -> web.Response:
         if request.path != PATH:

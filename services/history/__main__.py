@@ -17,8 +17,8 @@ from shared.eventlog.account import HISTORY
 from shared.installation import plugins
 from shared.process.kept_connection import KeptConnection
 from shared.process.main import run_process
-from shared.process.serving import Certificate, Listening, forever, meanwhile
-from shared.process.settings import Settings
+from shared.process.serving import Certificate, forever, meanwhile
+from shared.process.settings import HttpsPort, Settings
 from shared.untrusted import MALFORMED
 
 log = structlog.get_logger()
@@ -30,24 +30,25 @@ def run() -> None:
 
 
 @asynccontextmanager
-async def serving(settings: Settings) -> AsyncIterator[Listening]:
-    """Serve while the context lasts.  Raises `Trouble` if it cannot begin: the log may be away, the cluster may not."""
+async def serving(settings: Settings) -> AsyncIterator[int]:
+    """Serve while the context lasts; yields the port.
+
+    Raises `Trouble` if it cannot begin: the log may be away, the cluster may not.
+    """
     cluster = await KubeCluster.connect(settings.kubeconfig)
     connection, figures = KeptConnection(HISTORY, settings), HistoryFigures()
     answers = Answers(connection.log, plugins.kinds(), figures.folded)
     try:
-        front_proxy = FrontProxy(cluster, settings)
+        front_proxy = FrontProxy(cluster, settings.history)
         server = Server(answers, Access(cluster), lambda: front_proxy.trust, figures)
-        async with server.serving(
-            settings.history_host, settings.history_port, front_proxy.read, front_proxy.tls
-        ) as listening:
-            log.info("serving", port=listening.port)
+        async with server.serving(front_proxy) as port:
+            log.info("serving", port=port)
             figures.trouble = lambda: connection.turned_away or (answers.view.folding if connection.connected else "")
             figures.connected = lambda: connection.connected
             figures.gauges |= {WAITING: lambda: server.waiting, STREAMS: lambda: server.streams}
             answers.view.start()
             async with meanwhile(connection.keep()), figures.probes(settings):
-                yield listening
+                yield port
     finally:
         await answers.view.stop()
         await connection.close()
@@ -58,17 +59,16 @@ class _ConfigMap(msgspec.Struct):
     data: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-class FrontProxy:
+class FrontProxy(Certificate):
     """The authority of the front proxy, beside the server's own certificate."""
 
-    def __init__(self, cluster: KubeCluster, settings: Settings) -> None:
+    def __init__(self, cluster: KubeCluster, where: HttpsPort) -> None:
         """Raises `Refused` without a certificate."""
+        super().__init__("history", where)
         self._cluster = cluster
-        self._certificate = Certificate("HISTORY", settings.history_cert, settings.history_key)
         self.trust = Trust("")
 
     async def read(self) -> object:
-        """Read both; what is returned differs once one of them is another.  Raises `Trouble`."""
         what = f"read the front proxy's authority in the ConfigMap {AUTHENTICATION}"
         namespace, _, name = AUTHENTICATION.partition("/")
         answer = await self._cluster.ask(f"/api/v1/namespaces/{namespace}/configmaps/{name}", what=what)
@@ -76,13 +76,13 @@ class FrontProxy:
             trust = Trust.read(msgspec.json.decode(answer.body, type=_ConfigMap).data)
         except MALFORMED as error:
             raise Transient(f"{what}: {error}") from error
-        found = trust, await self._certificate.read()
+        found = trust, await super().read()
         self.trust = trust
         return found
 
-    def tls(self) -> ssl.SSLContext:
+    def context(self) -> ssl.SSLContext:
         """A client may show a certificate of the front proxy's authority; probes show none."""
-        context = self._certificate.context()
+        context = super().context()
         context.load_verify_locations(cadata=self.trust.authority)
         context.verify_mode = ssl.CERT_OPTIONAL
         return context

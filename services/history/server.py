@@ -5,7 +5,6 @@ answers while the log is away, because `kubectl` and the deletion of namespaces 
 """
 
 import asyncio
-import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
@@ -31,7 +30,7 @@ from shared.flow import Shares, Turns
 from shared.history_api import GROUP, PEOPLE, PLURAL, VERSION, WHOLE, Question, parse, path_of, with_query
 from shared.process.bounds import Budget
 from shared.process.http import common_name, know, send, write
-from shared.process.serving import Listening, listening
+from shared.process.serving import Certificate, listening
 from shared.untrusted import MALFORMED
 
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -199,20 +198,11 @@ class Server:
         return self._streams.open
 
     @asynccontextmanager
-    async def serving(
-        self,
-        host: str,
-        port: int,
-        read: Callable[[], Awaitable[object]],
-        tls: Callable[[], ssl.SSLContext],
-    ) -> AsyncIterator[Listening]:
+    async def serving(self, certificate: Certificate) -> AsyncIterator[int]:
         """Serve while the context lasts, as `listening` does."""
-        where = (host, port)
-        async with listening(
-            self.handle, HTTPS, where, "HISTORY", read=read, tls=tls, trusts=lambda name: self._trust().trusts(name)
-        ) as found:
+        async with listening(self.handle, HTTPS, certificate, lambda name: self._trust().trusts(name)) as port:
             try:
-                yield found
+                yield port
             finally:
                 for sending in self._sending:
                     sending.end()

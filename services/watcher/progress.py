@@ -5,8 +5,8 @@ each time, which may reach any of them, and a fact needs no lease.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ from shared.job.naming import JobKey, Uid
 from shared.job.state import Job
 from shared.job.training import is_urgent
 from shared.process.bounds import Budget
-from shared.process.serving import Certificate, Listening, listening
+from shared.process.serving import Certificate, listening
 from shared.runtime.run import Runtime
 
 HTTPS = Budget(
@@ -241,14 +241,6 @@ def interval_of(job: Job, interval: float) -> float:
     return interval if limit is None else min(interval, limit / 3)
 
 
-class Where(NamedTuple):
-    """Where the port listens."""
-
-    host: str
-    port: int
-    certificate: Certificate
-
-
 class ProgressPort:
     """The port."""
 
@@ -260,12 +252,9 @@ class ProgressPort:
         self._rates: dict[Uid, tuple[float, float]] = {}
         """By pod, how many reports it may send at once, and when that was so."""
 
-    @asynccontextmanager
-    async def serving(self, where: Where) -> AsyncIterator[Listening]:
+    def serving(self, certificate: Certificate) -> AbstractAsyncContextManager[int]:
         """Serve while the context lasts, as `listening` does."""
-        files, address = where.certificate, (where.host, where.port)
-        async with listening(self._handle, HTTPS, address, "PROGRESS", read=files.read, tls=files.context) as found:
-            yield found
+        return listening(self._handle, HTTPS, certificate)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:

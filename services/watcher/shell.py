@@ -38,7 +38,7 @@ from services.watcher.core.pace import (
 )
 from services.watcher.core.requests import waiting_room
 from services.watcher.deadlines import Deadlines
-from services.watcher.progress import ProgressPort, Reports, Tokens, Where
+from services.watcher.progress import ProgressPort, Reports, Tokens
 from services.watcher.watches import DEFAULTS, Options, Watches
 from shared.cluster import Cluster
 from shared.cluster.scope import why_outside
@@ -296,10 +296,10 @@ class Watcher:
                 tasks.create_task(self._serve(self._options.progress, runtime))
             self._watches.begin(runtime)
 
-    async def _serve(self, where: Where, runtime: Runtime) -> None:
-        port = ProgressPort(self.reports, Tokens(self._cluster), runtime.metrics.reported)
-        async with port.serving(where) as listening:
-            log.info("programs may report", port=listening.port)
+    async def _serve(self, certificate: Certificate, runtime: Runtime) -> None:
+        reports = ProgressPort(self.reports, Tokens(self._cluster), runtime.metrics.reported)
+        async with reports.serving(certificate) as port:
+            log.info("programs may report", port=port)
             await asyncio.Event().wait()
 
     def _has_no_room(self, namespace: str) -> bool:
@@ -386,15 +386,7 @@ def build(dependencies: Dependencies) -> Watcher:
         last_words=settings.termination_messages,
         stalls=bool(settings.progress_url),
         progress_seconds=settings.progress_interval.total_seconds(),
-        progress=(
-            Where(
-                settings.progress_host,
-                settings.progress_port,
-                Certificate("PROGRESS", settings.progress_cert, settings.progress_key),
-            )
-            if settings.progress_url
-            else None
-        ),
+        progress=Certificate("progress", settings.progress) if settings.progress_url else None,
         limits=Limits(
             per_minute=settings.log_mib_per_minute * MIB,
             memory=settings.namespace_mib * MIB,

@@ -21,7 +21,6 @@ from services.watcher.core.observed import ObservedJob
 from services.watcher.core.referring import Referring
 from services.watcher.core.views import inherited_pod, observed_child, observed_job, observed_pod, observed_request
 from services.watcher.deadlines import Deadlines
-from services.watcher.progress import Where
 from shared.cluster import Alive, Applied, Blind, Cluster, Deleted, Resource, Snapshot
 from shared.cluster.kinds import CONFIGMAPS, NAMESPACES, NODES, PODS, SERVICES
 from shared.cluster.objects import Custom, Metadata, Object, Pod, Toleration
@@ -36,6 +35,7 @@ from shared.installation.plugins import GuardedReferring
 from shared.job.naming import JOB_UID, JobKey
 from shared.job.spec import ScaleKind
 from shared.job.views import PodView
+from shared.process.serving import Certificate
 from shared.runtime.run import Runtime
 
 T = TypeVar("T", bound=Object)
@@ -88,7 +88,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds between two events about the progress of one job."""
     stalls: bool = True
     """False if no program can report, so that none is stalled."""
-    progress: Where | None = None
+    progress: Certificate | None = None
     """Where training programs report; None for no port."""
 
 

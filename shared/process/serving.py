@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.metadata import version
 from itertools import accumulate
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -26,6 +25,7 @@ from prometheus_client.registry import Collector
 from shared.errors import Refused, Trouble
 from shared.process.bounds import REMIND_SECONDS, Budget, Door, sockets_at
 from shared.process.http import Asked, BoundedServer, Handler, Trusts, of_nobody
+from shared.process.settings import HttpsPort
 from shared.runtime.loop_thread import LoopThread
 from shared.telemetry.metrics import Count, Histogram, Metric, Series
 
@@ -199,17 +199,18 @@ log = structlog.get_logger()
 
 
 class Certificate:
-    """The server's certificate and its key, in files that are replaced when it is renewed."""
+    """The certificate of a port, and its key, in files that are replaced when it is renewed."""
 
-    def __init__(self, setting: str, certificate: Path | None, key: Path | None) -> None:
-        """`setting` is in the names of the variables.  Raises `Refused` without a certificate."""
-        if certificate is None:
-            words = f"name the certificate in MUSTER_{setting}_CERT and its key in MUSTER_{setting}_KEY"
+    def __init__(self, name: str, where: HttpsPort) -> None:
+        """`name` is the setting's, such as `audit`.  Raises `Refused` without a certificate."""
+        self.name, self.where = name.upper(), where
+        if where.cert is None:
+            words = f"name the certificate in MUSTER_{self.name}_CERT and its key in MUSTER_{self.name}_KEY"
             raise Refused(words, reason="NoCertificate")
-        self._certificate, self._key = certificate, key
+        self._certificate, self._key = where.cert, where.key
 
-    async def read(self) -> tuple[bytes, bytes]:
-        """Both files.  Raises `Refused` if one cannot be read."""
+    async def read(self) -> object:
+        """Both files; what is returned differs once one of them is another.  Raises `Trouble` if one cannot be read."""
         try:
             return self._certificate.read_bytes(), self._key.read_bytes() if self._key is not None else b""
         except OSError as error:
@@ -222,42 +223,31 @@ class Certificate:
         return context
 
 
-class Listening(NamedTuple):
-    """An open port."""
-
-    port: int
-
-
 @asynccontextmanager
 async def listening(
     handler: Handler,
     budget: Budget,
-    address: tuple[str, int],
-    setting: str,
-    *,
-    read: Callable[[], Awaitable[object]],
-    tls: Callable[[], ssl.SSLContext],
+    certificate: Certificate,
     trusts: Trusts = of_nobody,
-) -> AsyncIterator[Listening]:
+) -> AsyncIterator[int]:
     """Serve HTTPS while the context lasts, as `budget` allows; `handler` tells `know` of a client that may stay.
 
-    `tls` makes the context of the certificates of now, and once `read` gives something else, it is made anew for those
-    who come then.  `setting` is in the names of the variables, such as `AUDIT`.  Raises `Refused` if the port is taken,
-    or a certificate cannot be used.
+    Yields the port.  Once another certificate is read, those who come then get that one.  Raises `Refused` if the port
+    is taken, or a certificate cannot be used.
     """
-    used = await read()
+    used = await certificate.read()
     server = BoundedServer(handler, budget, trusts)
     door = Door(budget, server.protocol)
-    door.tls = _usable(tls, setting)
-    sockets = _sockets(*address, setting)
+    door.tls = _usable(certificate)
+    sockets = _sockets(certificate.where.host, certificate.where.port, certificate.name)
 
     async def renew() -> None:
         nonlocal used
         while True:
             await asyncio.sleep(RENEW_SECONDS)
             try:
-                if (now := await read()) != used:
-                    door.tls = _usable(tls, setting)
+                if (now := await certificate.read()) != used:
+                    door.tls = _usable(certificate)
                     used = now
                     log.info("certificates renewed")
             except Trouble as trouble:
@@ -268,26 +258,26 @@ async def listening(
     await door.open(sockets)
     try:
         async with meanwhile(renew()):
-            yield Listening(sockets[0].getsockname()[1])
+            yield sockets[0].getsockname()[1]
     finally:
         server.pre_shutdown()
         await server.shutdown(END_SECONDS)
         await door.close()
 
 
-def _sockets(host: str, port: int, setting: str) -> list[socket.socket]:
+def _sockets(host: str, port: int, name: str) -> list[socket.socket]:
     try:
         return sockets_at(host, port)
     except OSError as error:
-        words = f"answer on {host}:{port}: {error.strerror}; set MUSTER_{setting}_PORT and MUSTER_{setting}_HOST"
+        words = f"answer on {host}:{port}: {error.strerror}; set MUSTER_{name}_PORT and MUSTER_{name}_HOST"
         raise Refused(words, reason="NoPort") from error
 
 
-def _usable(tls: Callable[[], ssl.SSLContext], setting: str) -> ssl.SSLContext:
+def _usable(certificate: Certificate) -> ssl.SSLContext:
     try:
-        return tls()
+        return certificate.context()
     except OSError as error:
-        files = " and ".join(f"MUSTER_{setting}_{what}" for what in ("CERT", "KEY"))
+        files = " and ".join(f"MUSTER_{certificate.name}_{what}" for what in ("CERT", "KEY"))
         raise Refused(f"the certificates of {files} cannot be used: {error}", reason="NoCertificate") from error
 
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AliasChoices, BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from shared.eventlog.tls import Login, Tls
@@ -45,10 +45,33 @@ DECIDING: dict[str, object] = {"MUSTER_DRAIN": 10, "MUSTER_EXEC": "true"}
 """The settings that reach a `decide`, with their defaults: with any others a history leads to the same decisions."""
 
 
+class HttpsPort(BaseModel, frozen=True, use_attribute_docstrings=True):
+    """A port that a service opens, and its certificate."""
+
+    port: int = 0
+    """0 for any free port."""
+
+    host: str = "127.0.0.1"
+    """Its address."""
+
+    cert: Path | None = None
+    """Its certificate."""
+
+    key: Path | None = None
+    """The private key."""
+
+
 class Settings(BaseSettings):
     """One process reads them once, at its start."""
 
-    model_config = SettingsConfigDict(env_prefix="MUSTER_", frozen=True, use_attribute_docstrings=True)
+    model_config = SettingsConfigDict(
+        env_prefix="MUSTER_",
+        # `MUSTER_PAGE_PORT` is the field `port` of `page`.
+        env_nested_delimiter="_",
+        env_nested_max_split=1,
+        frozen=True,
+        use_attribute_docstrings=True,
+    )
 
     nats_url: str = Field(default="nats://127.0.0.1:4222", validation_alias=_also("NATS_URL"))
     """The log's servers, separated by commas; `tls://` demands TLS."""
@@ -185,29 +208,11 @@ class Settings(BaseSettings):
     health_host: str = "127.0.0.1"
     """Its address. Empty: every address, as a pod needs it; so for the other hosts below."""
 
-    history_port: int = 0
-    """Where kube-apiserver asks the history service; 0 for any free port."""
+    history: HttpsPort = HttpsPort()
+    """Where kube-apiserver asks the history service; the APIService trusts its certificate."""
 
-    history_host: str = "127.0.0.1"
-    """Its address."""
-
-    history_cert: Path | None = None
-    """Its certificate, which the APIService trusts."""
-
-    history_key: Path | None = None
-    """The private key."""
-
-    audit_port: int = 0
-    """Where API servers send audit events; 0 for any free port."""
-
-    audit_host: str = "127.0.0.1"
-    """Its address."""
-
-    audit_cert: Path | None = None
-    """Its certificate, which the webhook's kubeconfig trusts."""
-
-    audit_key: Path | None = None
-    """The private key."""
+    audit: HttpsPort = HttpsPort()
+    """Where API servers send audit events; the webhook's kubeconfig trusts its certificate."""
 
     audit_groups: bool = False
     """Record a user's groups, too."""
@@ -215,17 +220,8 @@ class Settings(BaseSettings):
     audit_token_file: Path | None = None
     """A file with the token of the webhook's kubeconfig; a request without it gets 401."""
 
-    page_port: int = 0
-    """Where `muster-page` shows jobs to people; 0 for any free port."""
-
-    page_host: str = "127.0.0.1"
-    """Its address."""
-
-    page_cert: Path | None = None
-    """Its certificate."""
-
-    page_key: Path | None = None
-    """The private key."""
+    page: HttpsPort = HttpsPort()
+    """Where `muster-page` shows jobs to people."""
 
     progress_url: str = ""
     """Where training programs report, such as `https://muster-progress.muster.svc:8443`; pods get it as
@@ -234,17 +230,8 @@ class Settings(BaseSettings):
     progress_ca: Path | None = None
     """The certificate authority by which pods check that URL."""
 
-    progress_port: int = 0
-    """The watcher's port for reports; 0 for any free one."""
-
-    progress_host: str = "127.0.0.1"
-    """Its address."""
-
-    progress_cert: Path | None = None
-    """Its certificate."""
-
-    progress_key: Path | None = None
-    """The private key."""
+    progress: HttpsPort = HttpsPort()
+    """Where the watcher takes reports."""
 
     progress_interval: Annotated[Seconds, Field(ge=timedelta(seconds=1))] = timedelta(seconds=10)
     """The shortest time between two events about one job's progress, but for the first step after a change, and the
@@ -308,9 +295,11 @@ class Settings(BaseSettings):
 
 def complaint(error: ValidationError) -> str:
     """One line that names each wrong variable and its fault."""
-    return "; ".join(f"{_variable(str(found['loc'][0]))}: {found['msg']}" for found in error.errors())
+    return "; ".join(f"{_variable(*map(str, found['loc']))}: {found['msg']}" for found in error.errors())
 
 
-def _variable(place: str) -> str:
+def _variable(place: str, *inner: str) -> str:
     # pydantic names a field with an alias by its variable, any other field by its own name.
-    return f"MUSTER_{place.upper()}" if place in Settings.model_fields else place
+    if (field := Settings.model_fields.get(place)) is None:
+        return place
+    return "_".join(["MUSTER", place, *(inner if field.annotation is HttpsPort else ())]).upper()

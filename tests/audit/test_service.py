@@ -26,7 +26,7 @@ from shared.job.events.event import ChangeAttributed
 from shared.job.events.watcher import JobObserved, ScaleRequested
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
-from shared.process.settings import Settings
+from shared.process.settings import HttpsPort, Settings
 from tests.audit.conftest import GROUP, a_list, an_event
 from tests.history.conftest import record
 from tests.kit.builders import a_running_job
@@ -72,8 +72,7 @@ def settings(folder: Path, nats: NatsServer, *, token: str = TOKEN, password: st
         NATS_URL=nats.url,
         NATS_USER=AUDIT,
         NATS_PASSWORD=password or nats.users[AUDIT],
-        audit_cert=folder / "server.crt",
-        audit_key=folder / "server.key",
+        audit=HttpsPort(cert=folder / "server.crt", key=folder / "server.key"),
         audit_token_file=folder / "token",
     )
 

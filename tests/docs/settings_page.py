@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import AliasChoices
 from pydantic.fields import FieldInfo
 
-from shared.process.settings import Settings
+from shared.process.settings import HttpsPort, Settings
 
 PAGE = """\
 # Settings
@@ -52,12 +52,23 @@ OTHERS = (
 def page() -> str:
     """`docs/settings.md`."""
     same: dict[str, list[str]] = {}
-    for name, field in Settings.model_fields.items():
+    for name, field in _fields():
         meaning = f"{_value(field.annotation)}{_default(field)}: {_joined(field.description or '')}"
-        same.setdefault(meaning, []).append(f"`{variable(name)}`")
+        same.setdefault(meaning, []).append(f"`{name}`")
     rows = (f"- {', '.join(names)} {meaning}" for meaning, names in same.items())
     others = (f"- `{name}` ({reader}): {meaning}" for name, reader, meaning in OTHERS)
     return PAGE.format(settings="\n".join(rows), others="\n".join(others))
+
+
+def _fields() -> Iterator[tuple[str, FieldInfo]]:
+    """All by their variables; what a port is for is said at its number."""
+    for name, field in Settings.model_fields.items():
+        if field.annotation is not HttpsPort:
+            yield variable(name), field
+            continue
+        for inner, part in HttpsPort.model_fields.items():
+            said = f"{field.description} {part.description}" if inner == "port" else part.description
+            yield f"{variable(name)}_{inner.upper()}", FieldInfo.merge_field_infos(part, description=said)
 
 
 def variable(name: str) -> str:

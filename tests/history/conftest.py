@@ -27,7 +27,7 @@ from shared.job.events.catalog import AnyEvent
 from shared.job.events.watcher import JobGone
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
-from shared.process.settings import Settings
+from shared.process.settings import HttpsPort, Settings
 from tests.kit.builders import a_running_job, labelled
 from tests.kit.commands import Ended, run
 from tests.kit.histories import stored
@@ -87,7 +87,7 @@ class Site:
             "MUSTER_HISTORY_KEY": str(self._certificates / "server.key"),
         }
 
-    def settings(self, **more: Any) -> Settings:
+    def settings(self, port: int = 0, **more: Any) -> Settings:
         """Those of the service in this process."""
         given = self.environment()
         return Settings(
@@ -95,16 +95,17 @@ class Site:
             NATS_URL=given["NATS_URL"],
             NATS_USER=given["NATS_USER"],
             NATS_PASSWORD=given["NATS_PASSWORD"],
-            history_cert=Path(given["MUSTER_HISTORY_CERT"]),
-            history_key=Path(given["MUSTER_HISTORY_KEY"]),
+            history=HttpsPort(
+                port=port, cert=Path(given["MUSTER_HISTORY_CERT"]), key=Path(given["MUSTER_HISTORY_KEY"])
+            ),
             **more,
         )
 
     async def start(self) -> None:
         """Start the service in this process."""
-        settings = self.settings(history_port=self.port)
+        settings = self.settings(self.port)
         self._service = AsyncExitStack()
-        self.port = (await self._service.enter_async_context(serving(settings))).port
+        self.port = await self._service.enter_async_context(serving(settings))
 
     async def stop(self) -> None:
         if self._service is not None:

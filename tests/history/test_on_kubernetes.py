@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -14,7 +15,7 @@ import yaml
 from devcluster.controlplane import ControlPlane
 from muster.page.viewers import serving
 from shared.errors import Refused
-from shared.process.settings import Settings
+from shared.process.settings import HttpsPort, Settings
 from tests.history.conftest import API_SERVICE, HOME, PATIENCE_SECONDS, RESNET, USERS, Site, a_site
 from tests.kit.controlplane import require_control_plane
 
@@ -134,8 +135,8 @@ async def test_the_page_in_a_cluster_shows_each_viewer_what_their_rights_give_an
 def page_settings(site: Site, config: dict[str, Any]) -> Settings:
     given, file = site.environment(), site.folder / "kubeconfig-page"
     file.write_text(yaml.safe_dump(config))
-    certificate, key = given["MUSTER_HISTORY_CERT"], given["MUSTER_HISTORY_KEY"]
-    return Settings(KUBECONFIG=file, page_cert=certificate, page_key=key)
+    certificate, key = Path(given["MUSTER_HISTORY_CERT"]), Path(given["MUSTER_HISTORY_KEY"])
+    return Settings(KUBECONFIG=file, page=HttpsPort(cert=certificate, key=key))
 
 
 async def test_a_log_that_is_away_is_said_with_what_to_do_and_mends_by_itself(site: Site):

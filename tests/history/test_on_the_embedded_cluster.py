@@ -23,6 +23,7 @@ from shared.job.naming import JobKey, Uid
 from shared.ports import free_port
 from shared.process import bounds
 from shared.process.serving import TELL_SECONDS
+from shared.process.settings import HttpsPort
 from tests.history.conftest import HOME, NAME, RESNET, Site, record
 from tests.kit.builders import a_running_job
 from tests.kit.nats import connected
@@ -120,14 +121,14 @@ async def test_a_certificate_that_is_there_before_its_key_is_used_once_both_are(
         folder.mkdir()
         make_server(folder, ["localhost"])
     settings = site.settings().model_copy(
-        update={"history_cert": old / "server.crt", "history_key": old / "server.key", "history_port": 0}
+        update={"history": HttpsPort(cert=old / "server.crt", key=old / "server.key")}
     )
-    async with serving(settings) as listening, asyncio.timeout(20):
+    async with serving(settings) as port, asyncio.timeout(20):
         (old / "server.crt").write_bytes((new / "server.crt").read_bytes())
         await asyncio.sleep(0.5)
-        assert await shown(listening.port) != (new / "server.crt").read_text()
+        assert await shown(port) != (new / "server.crt").read_text()
         (old / "server.key").write_bytes((new / "server.key").read_bytes())
-        while await shown(listening.port) != (new / "server.crt").read_text():
+        while await shown(port) != (new / "server.crt").read_text():
             await asyncio.sleep(0.1)
 
 
@@ -180,27 +181,27 @@ async def test_it_is_not_ready_while_the_log_turns_it_away(site: Site, monkeypat
 
 
 async def test_answers_are_counted_by_their_status(site: Site):
-    port = free_port()
-    async with serving(site.settings(health_port=port)) as listening:
+    health = free_port()
+    async with serving(site.settings(health_port=health)) as port:
         async with (
             aiohttp.ClientSession() as session,
-            session.get(f"https://localhost:{listening.port}{RESNET}", ssl=False) as answer,
+            session.get(f"https://localhost:{port}{RESNET}", ssl=False) as answer,
         ):
             assert answer.status == 401
         await asyncio.sleep(2 * TELL_SECONDS)
-        assert 'muster_history_answers_total{code="401"} 1.0' in await probed(port, "metrics", 200)
+        assert 'muster_history_answers_total{code="401"} 1.0' in await probed(health, "metrics", 200)
 
 
 async def test_it_does_not_begin_without_a_certificate_or_a_port(site: Site):
     alone = site.settings()
     for lacking, words in (
-        ({"history_cert": None}, "name the certificate in MUSTER_HISTORY_CERT"),
-        ({"history_cert": Path("/no/such/file")}, "/no/such/file cannot be read"),
-        ({"history_key": alone.history_cert}, "cannot be used"),
-        ({"history_port": site.port}, "set MUSTER_HISTORY_PORT"),
+        ({"cert": None}, "name the certificate in MUSTER_HISTORY_CERT"),
+        ({"cert": Path("/no/such/file")}, "/no/such/file cannot be read"),
+        ({"key": alone.history.cert}, "cannot be used"),
+        ({"port": site.port}, "set MUSTER_HISTORY_PORT"),
     ):
         with pytest.raises(Refused, match=words):
-            async with serving(alone.model_copy(update=lacking)):
+            async with serving(alone.model_copy(update={"history": alone.history.model_copy(update=lacking)})):
                 pass
 
 
@@ -267,13 +268,13 @@ async def test_a_watch_has_bookmarks_and_ends_when_its_right_is_taken_away(site:
 
 async def test_a_reader_that_takes_nothing_is_cut_off(site: Site, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(bounds, "SLOW_SECONDS", 0.5)
-    port = free_port()
-    async with serving(site.settings(health_port=port)) as listening, connected(site.nats, ADMIN) as eventlog:
+    health = free_port()
+    async with serving(site.settings(health_port=health)) as port, connected(site.nats, ADMIN) as eventlog:
         trust = ssl.create_default_context(cadata=site.authority.decode())
         trust.check_hostname = False
         [certificate] = site.folder.glob("cluster/**/front-proxy.crt")
         trust.load_cert_chain(certificate, certificate.with_suffix(".key"))
-        reader, writer = await asyncio.open_connection("localhost", listening.port, ssl=trust, limit=1024)
+        reader, writer = await asyncio.open_connection("localhost", port, ssl=trust, limit=1024)
         try:
             path = f"{RESNET.replace('team-a', 'team-s')}/events?watch=1"
             history = History(JobKey("team-s", "resnet", Uid("uid-s")))
@@ -286,7 +287,7 @@ async def test_a_reader_that_takes_nothing_is_cut_off(site: Site, monkeypatch: p
             writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nX-Remote-User: admin\r\n\r\n".encode())
             await reader.readline()
             async with asyncio.timeout(30):
-                while "muster_history_streams 0.0" not in await probed(port, "metrics", 200):
+                while "muster_history_streams 0.0" not in await probed(health, "metrics", 200):
                     await asyncio.sleep(0.1)
         finally:
             writer.transport.abort()

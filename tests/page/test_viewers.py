@@ -26,6 +26,7 @@ from shared.flow import Shares
 from shared.job.events.status import JobFailed
 from shared.process import serving
 from shared.process.serving import Certificate, listening, meanwhile
+from shared.process.settings import HttpsPort
 from shared.telling.shown import Shown
 from shared.telling.targets import Asked
 from tests.kit.builders import a_running_job
@@ -102,12 +103,12 @@ async def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     # A stream notices at its next beat that its browser has gone.
     monkeypatch.setattr(serving, "END_SECONDS", 0.1)
     made, shown = Site(), Authority(tmp_path).issue("page")
-    files = Certificate("PAGE", shown.certificate, shown.key)
+    certificate = Certificate("page", HttpsPort(cert=shown.certificate, key=shown.key))
     async with (
         running(let_in(made.seen, made.tokens, made.views)) as runner,
-        listening(once(runner), HTTPS, ("127.0.0.1", 0), "PAGE", read=files.read, tls=files.context) as found,
+        listening(once(runner), HTTPS, certificate) as port,
     ):
-        made.port = found.port
+        made.port = port
         yield made
     await made.views.close()
     assert all(person.ended for person in made.people)

@@ -21,7 +21,8 @@ from shared.ports import free_port
 from shared.process import bounds, serving
 from shared.process.bounds import RECEIVED, Budget, Client, Door, address_of, sockets_at
 from shared.process.http import STRANGERS_BYTES, BoundedServer, Connection, Handler, know, send
-from shared.process.serving import HEALTH, Report, listening, probes
+from shared.process.serving import HEALTH, Certificate, Report, listening, probes
+from shared.process.settings import HttpsPort
 from tests.security.authority import Authority
 
 pytestmark = pytest.mark.real_time
@@ -262,22 +263,18 @@ async def a_tls_port(
     authority = Authority(folder)
     server, shown = authority.issue("server"), authority.issue(client)
 
-    def tls() -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(str(server.certificate), str(server.key))
-        context.load_verify_locations(authority.path)
-        context.verify_mode = ssl.CERT_OPTIONAL
-        return context
-
-    async def read() -> int:
-        return 0
+    class Asking(Certificate):
+        def context(self) -> ssl.SSLContext:
+            context = super().context()
+            context.load_verify_locations(authority.path)
+            context.verify_mode = ssl.CERT_OPTIONAL
+            return context
 
     context = ssl.create_default_context(cafile=str(authority.path))
     context.load_cert_chain(str(shown.certificate), str(shown.key))
-    async with listening(
-        handle, budget, ("127.0.0.1", 0), "TEST", read=read, tls=tls, trusts=lambda known: known == "front-proxy"
-    ) as port:
-        yield port.port, context
+    certificate = Asking("test", HttpsPort(cert=server.certificate, key=server.key))
+    async with listening(handle, budget, certificate, trusts=lambda known: known == "front-proxy") as port:
+        yield port, context
 
 
 @pytest.mark.parametrize("name", ["front-proxy", "kubelet-serving"])

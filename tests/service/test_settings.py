@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from shared.eventlog.tls import Tls
-from shared.process.settings import Settings, complaint
+from shared.process.settings import HttpsPort, Settings, complaint
 
 
 @pytest.fixture(autouse=True)
@@ -91,6 +91,22 @@ def test_queues_need_the_whole_cluster(monkeypatch: pytest.MonkeyPatch):
         Settings()
 
 
+def test_each_https_port_has_its_own_variables(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MUSTER_PROGRESS_PORT", "8443")
+    monkeypatch.setenv("MUSTER_PROGRESS_HOST", "")
+    monkeypatch.setenv("MUSTER_PROGRESS_URL", "https://there")
+    monkeypatch.setenv("MUSTER_AUDIT_CERT", "/tls.crt")
+    monkeypatch.setenv("MUSTER_AUDIT_TOKEN_FILE", "/token")
+    # What Kubernetes sets of a Service `muster-page`, unless a pod says otherwise.
+    monkeypatch.setenv("MUSTER_PAGE_SERVICE_HOST", "10.0.0.1")
+    found = Settings()
+    assert found.progress == HttpsPort(port=8443, host="")
+    assert found.progress_url == "https://there"
+    assert found.audit == HttpsPort(cert=Path("/tls.crt"))
+    assert found.audit_token_file == Path("/token")
+    assert found.page == found.history == HttpsPort()
+
+
 def test_they_do_not_change_once_read():
     with pytest.raises(ValidationError):
         Settings().namespace = "other"  # type: ignore[misc]
@@ -106,9 +122,11 @@ def test_a_complaint_names_the_variables_as_they_were_set(monkeypatch: pytest.Mo
     monkeypatch.setenv("MUSTER_DRAIN", "soon")
     monkeypatch.setenv("NATS_CREDS", "/nowhere")
     monkeypatch.setenv("MUSTER_LOG_LEVEL", "loud")
+    monkeypatch.setenv("MUSTER_PAGE_PORT", "many")
     with pytest.raises(ValidationError) as trouble:
         Settings()
     assert [word for word in complaint(trouble.value).split() if word.endswith(":")] == [
         "MUSTER_DRAIN:",
+        "MUSTER_PAGE_PORT:",
         "MUSTER_LOG_LEVEL:",
     ]

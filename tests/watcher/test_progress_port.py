@@ -17,7 +17,7 @@ import pytest
 
 from devcluster.certificates import make_server
 from services.watcher.core import progress
-from services.watcher.progress import IN_A_ROW, ProgressPort, Reports, Tokens, Where
+from services.watcher.progress import IN_A_ROW, ProgressPort, Reports, Tokens
 from shared.cluster import Cluster
 from shared.cluster.kinds import TOKENREVIEWS
 from shared.cluster.objects import TokenReview
@@ -27,6 +27,7 @@ from shared.job.events.catalog import AnyEvent
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
 from shared.process.serving import Certificate
+from shared.process.settings import HttpsPort
 from shared.runtime.run import Runtime
 from tests.kit.builders import a_running_job
 from tests.kit.histories import KEY as HISTORY_KEY
@@ -100,14 +101,13 @@ async def a_site(folder: Path) -> AsyncIterator[Site]:
     make_server(folder, ["localhost"], ["127.0.0.1"])
     authority, certificate, key = folder / "ca.crt", folder / "server.crt", folder / "server.key"
     api, taken, codes = ApiServer(), Taken(), list[int]()
-    port = ProgressPort(cast(Reports, taken), Tokens(cast(Cluster, api)), codes.append)
+    reports = ProgressPort(cast(Reports, taken), Tokens(cast(Cluster, api)), codes.append)
     context = ssl.create_default_context(cafile=str(authority))
-    where = Where("127.0.0.1", 0, Certificate("PROGRESS", certificate, key))
     async with (
-        port.serving(where) as listening,
+        reports.serving(Certificate("progress", HttpsPort(cert=certificate, key=key))) as port,
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as client,
     ):
-        url = f"https://127.0.0.1:{listening.port}{path_of(KEY)}"
+        url = f"https://127.0.0.1:{port}{path_of(KEY)}"
         yield Site(api, taken, codes, url, authority, client)
 
 
