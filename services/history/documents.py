@@ -17,9 +17,6 @@ from shared.telling.shown import Shown, cells
 
 Json = dict[str, Any]
 
-AGGREGATED = ("v2", "v2beta1")
-"""The versions of aggregated discovery, with which kubectl and kube-apiserver read all groups at once."""
-
 WIDE = ("ATTEMPT", "REQUESTS", "EVENTS AT", "UID")
 """The columns that are shown with `-o wide` alone."""
 GVK = "x-kubernetes-group-version-kind"
@@ -213,63 +210,6 @@ def status(code: int, reason: str, message: str, *, name: str = "", retry_after:
     }
 
 
-def discovery(path: str, aggregated: str = "") -> Json | None:
-    """The document of a discovery path, in a version of `AGGREGATED` for that form; None for any other path."""
-    match [step for step in path.split("/") if step]:
-        case ["apis"]:
-            return _all_at_once(aggregated) if aggregated else {**_type("APIGroupList"), "groups": [_group()]}
-        case ["apis", group] if group == GROUP:
-            return {**_type("APIGroup"), **_group()}
-        case ["apis", group, version] if (group, version) == (GROUP, VERSION):
-            return {**_type("APIResourceList"), "groupVersion": API_VERSION, "resources": _resources()}
-    return None
-
-
-def _type(kind: str) -> Json:
-    return {"apiVersion": "v1", "kind": kind}
-
-
-def _group() -> Json:
-    version = {"groupVersion": API_VERSION, "version": VERSION}
-    return {"name": GROUP, "versions": [version], "preferredVersion": version}
-
-
-def _resources() -> list[Json]:
-    history = {
-        "name": PLURAL,
-        "singularName": "jobhistory",
-        "namespaced": True,
-        "kind": KIND,
-        "verbs": ["get", "list", "watch"],
-        "shortNames": ["jh"],
-    }
-    parts = [
-        {"name": f"{PLURAL}/{part}", "singularName": "", "namespaced": True, "kind": KIND, "verbs": ["get"]}
-        for part in PARTS
-    ]
-    return [history, *parts]
-
-
-def _all_at_once(version: str) -> Json:
-    kind = {"group": GROUP, "version": VERSION, "kind": KIND}
-    history = {
-        "resource": PLURAL,
-        "responseKind": kind,
-        "scope": "Namespaced",
-        "singularResource": "jobhistory",
-        "verbs": ["get", "list", "watch"],
-        "shortNames": ["jh"],
-        "subresources": [{"subresource": part, "responseKind": kind, "verbs": ["get"]} for part in PARTS],
-    }
-    served = {"version": VERSION, "resources": [history], "freshness": "Current"}
-    return {
-        "apiVersion": f"apidiscovery.k8s.io/{version}",
-        "kind": "APIGroupDiscoveryList",
-        "metadata": {},
-        "items": [{"metadata": {"name": GROUP, "creationTimestamp": None}, "versions": [served]}],
-    }
-
-
 FIELDS = {
     "namespace": "The namespace of the job.",
     "name": "The name of the job.",
@@ -298,6 +238,8 @@ FIELDS = {
 def described(path: str) -> Json | None:
     """The document of a path; None if there is none."""
     match [step for step in path.split("/") if step]:
+        case ["apis", *rest] if "/".join(rest) == API_VERSION:
+            return _resources()
         case ["openapi", "v3"]:
             return {"paths": {ROOT.strip("/"): {"serverRelativeURL": f"/openapi/v3{ROOT}"}}}
         case ["openapi", "v3", *rest] if "/".join(rest) == ROOT.strip("/"):
@@ -308,6 +250,24 @@ def described(path: str) -> Json | None:
             paths, schemas = _paths(lambda schema: schema, "#/definitions/"), _schemas("#/definitions/")
             return {"swagger": "2.0", "info": _INFO, "paths": paths, "definitions": schemas}
     return None
+
+
+def _resources() -> Json:
+    """What kube-apiserver tells of this group in every form of discovery."""
+    history = {
+        "name": PLURAL,
+        "singularName": "jobhistory",
+        "namespaced": True,
+        "kind": KIND,
+        "verbs": ["get", "list", "watch"],
+        "shortNames": ["jh"],
+    }
+    parts = [
+        {"name": f"{PLURAL}/{part}", "singularName": "", "namespaced": True, "kind": KIND, "verbs": ["get"]}
+        for part in PARTS
+    ]
+    listed = {"groupVersion": API_VERSION, "resources": [history, *parts]}
+    return {"apiVersion": "v1", "kind": "APIResourceList", **listed}
 
 
 def _paths(content: Callable[[Json], Json], place: str) -> Json:

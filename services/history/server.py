@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from services.history import documents
 from services.history.answers import Answer, Answers, Busy, place
 from services.history.core import Person, Trust
-from services.history.documents import AGGREGATED, Json
+from services.history.documents import Json
 from services.history.probes import HistoryFigures
 from services.history.streams import STREAMS, WATCHES, Progress, Streams
 from services.history.view import COME_AGAIN_SECONDS, Folding
@@ -27,7 +27,7 @@ from shared.cluster.kube import KubeCluster
 from shared.cluster.verdicts import Verdicts
 from shared.errors import Refused, Transient, Trouble
 from shared.flow import Shares, Turns
-from shared.history_api import GROUP, PEOPLE, PLURAL, VERSION, WHOLE, Question, parse, path_of, with_query
+from shared.history_api import GROUP, PEOPLE, PLURAL, ROOT, VERSION, WHOLE, Question, parse, path_of, with_query
 from shared.process.bounds import Budget
 from shared.process.http import common_name, know, send, write
 from shared.process.serving import Certificate, listening
@@ -226,10 +226,10 @@ class Server:
         if request.method != "GET":
             return _failed(405, "MethodNotAllowed", "a history can only be read")
         if (described := documents.described(request.path)) is not None:
-            return _document(described, "")
-        found = documents.discovery(request.path, aggregated := _aggregated(request))
-        if found is not None:
-            return _document(found, aggregated if "items" in found else "")
+            return web.Response(body=msgspec.json.encode(described), content_type="application/json")
+        if request.path == "/apis":
+            # kube-apiserver asks for aggregated discovery first; after this answer it reads the list of resources.
+            return _failed(406, "NotAcceptable", f"ask for {ROOT}")
         question = parse(request.path)
         if question is None:
             return _failed(404, "NotFound", "the server could not find the requested resource")
@@ -289,22 +289,6 @@ class Server:
 def _of_people(question: Question) -> Question:
     """The question whose right allows to know who made a change."""
     return replace(question, part=PEOPLE)
-
-
-def _aggregated(request: web.BaseRequest) -> str:
-    """The version of aggregated discovery that the client accepts first; empty for the other form."""
-    accept = request.headers.get("Accept", "")
-    if "as=APIGroupDiscoveryList" not in accept:
-        return ""
-    versions = [part.strip() for media in accept.split(",") for part in media.split(";")]
-    return next((part[2:] for part in versions if part.startswith("v=") and part[2:] in AGGREGATED), "")
-
-
-def _document(document: documents.Json, aggregated: str) -> web.Response:
-    response = web.Response(body=msgspec.json.encode(document))
-    form = f";g=apidiscovery.k8s.io;v={aggregated};as=APIGroupDiscoveryList" if aggregated else ""
-    response.headers["Content-Type"] = f"application/json{form}"
-    return response
 
 
 def _forbidden(person: Person, question: Question) -> str:

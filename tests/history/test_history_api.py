@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from services.history.documents import FIELDS, described
-from shared.history_api import Question, parse, path_of, words_of
+from shared.history_api import PARTS, Question, parse, path_of, words_of
 from shared.telling.shown import Shown
 
 ROOT = "/apis/history.muster.dev/v1"
@@ -72,6 +72,15 @@ def test_the_index_names_the_document_of_the_version():
     assert (path, where["serverRelativeURL"]) == ("apis/history.muster.dev/v1", V3)
     assert described("/openapi/v3/apis/other.dev/v1") is None
     assert described("/apis") is None
+
+
+def test_the_resources_of_the_version_are_all_that_discovery_is_told():
+    listed = found("/apis/history.muster.dev/v1")
+    assert [each["name"] for each in listed["resources"]] == [
+        "jobhistories",
+        *(f"jobhistories/{part}" for part in PARTS),
+    ]
+    assert described("/apis/history.muster.dev") is None
 
 
 @pytest.mark.parametrize("path", [V3, "/openapi/v2"])

@@ -15,11 +15,13 @@ import yaml
 from devcluster.controlplane import ControlPlane
 from muster.page.viewers import serving
 from shared.errors import Refused
+from shared.history_api import GROUP, PARTS
 from shared.process.settings import HttpsPort, Settings
 from tests.history.conftest import API_SERVICE, HOME, PATIENCE_SECONDS, RESNET, USERS, Site, a_site
 from tests.kit.controlplane import require_control_plane
 
 V2 = "/openapi/v2"
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
 
@@ -70,6 +72,21 @@ async def test_the_command_line_needs_a_kubeconfig_alone_and_shows_what_its_user
         assert (refused.code, refused.complaint.count("\n")) == (1, 1)
         assert 'cannot list resource "jobhistories"' in refused.complaint or "cannot get resource" in refused.complaint
     assert "team-b" in (await site.muster("admin", "get", "-A")).out
+
+
+async def test_kube_apiserver_tells_of_histories_in_its_aggregated_discovery(site: Site):
+    version: dict[str, Any] = {}
+    async with site.cluster.session("admin") as session, asyncio.timeout(PATIENCE_SECONDS):
+        # It looks every minute, and at first perhaps before the service answers.
+        while version.get("freshness") != "Current":
+            await asyncio.sleep(1)
+            async with session.get("/apis", headers={"Accept": AGGREGATED}) as answer:
+                groups = {each["metadata"]["name"]: each for each in (await answer.json(content_type=None))["items"]}
+            [version] = groups[GROUP]["versions"]
+    [history] = version["resources"]
+    assert (history["resource"], history["shortNames"]) == ("jobhistories", ["jh"])
+    assert history["verbs"] == ["get", "list", "watch"]
+    assert {each["subresource"] for each in history["subresources"]} == {*PARTS}
 
 
 async def test_kubectl_explains_histories(site: Site):
