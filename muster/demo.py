@@ -7,7 +7,6 @@ cluster of the caller's choice.  It leaves nothing behind without `--data` and `
 import asyncio
 import os
 import shutil
-import signal
 import sys
 import time
 from collections.abc import Callable, Coroutine
@@ -32,6 +31,7 @@ from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.naming import JobKey, Uid, history_filters
 from shared.job.views import alive
+from shared.process.main import until_stopped
 from shared.process.settings import Settings
 from shared.telling.reading import everything
 from shared.telling.words import one_line
@@ -73,21 +73,11 @@ def carried_out(data: Path | None, work: Callable[[Path, "Teller"], Coroutine[An
     """The exit code of `work` on the folder `data`, or on one that ends with it; that of Ctrl-C is 130."""
     folder = data or scratch()
     try:
-        return asyncio.run(_until_interrupted(work(folder, Teller())))
+        ended = asyncio.run(until_stopped(work(folder, Teller())))
+        return 130 if ended is None else ended
     finally:
         if data is None:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-async def _until_interrupted(work: Any) -> int:
-    task: asyncio.Task[int] = asyncio.ensure_future(work)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, task.cancel)
-    try:
-        return await task
-    except asyncio.CancelledError:
-        return 130
 
 
 STARTING = "starting NATS, the cluster and the four services"

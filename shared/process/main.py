@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 
 import msgspec
@@ -74,7 +74,7 @@ LONGEST_SECONDS = 120.0
 
 log = structlog.get_logger()
 
-
+T = TypeVar("T")
 Build = Callable[[Dependencies], Service]
 
 
@@ -271,17 +271,18 @@ async def _until_another_version(found: Found) -> None:
             raise Transient(f"{found.cluster.url} serves {groups.api_version if groups else 'no'} PodGroups now")
 
 
-async def until_stopped(work: Coroutine[Any, Any, None]) -> None:
-    """Run `work` until it ends or the process is asked to stop."""
+async def until_stopped(work: Coroutine[Any, Any, T]) -> T | None:
+    """What `work` returns; None once the process is asked to stop and it has ended by that."""
     task = asyncio.create_task(work)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, task.cancel)
     try:
-        await task
+        return await task
     except asyncio.CancelledError:
         if not task.cancelled():
             raise
+        return None
 
 
 async def _connect(author: Author, settings: Settings) -> JetStreamEventLog:
