@@ -3,7 +3,16 @@
 import asyncio
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Iterator, MutableMapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Hashable,
+    Iterator,
+    MutableMapping,
+    Sequence,
+)
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -54,7 +63,12 @@ async def end(task: asyncio.Task[None]) -> None:
 
 async def in_thread(make: Callable[[], T]) -> T:
     """What a thread makes.  Who is cancelled goes once the thread has ended: until then it needs its places."""
-    making = asyncio.create_task(asyncio.to_thread(make))
+    return await to_the_end(asyncio.to_thread(make))
+
+
+async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """What the work gives.  Who is cancelled goes once it has ended."""
+    making = asyncio.create_task(work)
     left: asyncio.CancelledError | None = None
     while not making.done():
         try:
@@ -354,7 +368,8 @@ class Kept(Generic[K, S]):
     async def _close(self, key: K) -> None:
         person, thing = self._things.pop(key)
         self._places.give(person)
-        await thing.close()
+        # A browser may leave meanwhile: what is half closed keeps its rows and connections.
+        await to_the_end(thing.close())
 
     async def close(self, of: Callable[[K], bool] = lambda _: True) -> None:
         """Close those of these keys."""

@@ -61,6 +61,7 @@ HTTPS = Budget(
     of_network=48,
     patience=1.0,
     head_bytes=2**15,
+    cancels=True,
 )
 ASKED = {"WWW-Authenticate": 'Basic realm="Muster: any name, and a token of Kubernetes as password", charset="UTF-8"'}
 

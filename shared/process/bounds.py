@@ -41,6 +41,8 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
     head_lines: int = 128
     body_bytes: int = 0
     """Of a request's body; 0 where a request has none."""
+    cancels: bool = False
+    """A handler is cancelled when its client leaves: a stream without news would keep its places."""
 
 
 PIECE = 2**16

@@ -127,7 +127,7 @@ class BoundedServer(web.Server):
                 response.force_close()
             return response
 
-        super().__init__(bounded, request_factory=self._request)
+        super().__init__(bounded, request_factory=self._request, handler_cancellation=budget.cancels)
         self.trusts = trusts
         self._budget = budget
 

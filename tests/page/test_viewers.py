@@ -215,6 +215,42 @@ async def test_what_nobody_reads_is_closed(site: Site, browser: aiohttp.ClientSe
         assert not alice.ended
 
 
+async def test_a_job_whose_tab_was_closed_has_no_reader_at_once(site: Site, browser: aiohttp.ClientSession):
+    async with site.get(browser, f"-/{RESNET}/news", "alice") as stream:
+        await told(stream)
+        [(_, view), *_] = site.views._things.values()
+        [(_, job)] = view._bounds.jobs._things.values()
+        assert (view.readers, job.readers) == (1, 1)
+    async with asyncio.timeout(following.BEAT_SECONDS / 3):
+        while view.readers or job.readers:
+            await asyncio.sleep(0.05)
+
+
+async def test_what_makes_room_is_closed_whole_though_its_browser_leaves(
+    site: Site, browser: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+):
+    ends = asyncio.Event()
+    end = Person.end
+
+    async def slow(person: Person) -> None:
+        await ends.wait()
+        await end(person)
+
+    for token in ("alice", "bob", "carol"):
+        assert await status_of(site, browser, token) == 200
+    monkeypatch.setattr(Person, "end", slow)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1):
+            await status_of(site, browser, "dave")
+    asking = asyncio.create_task(status_of(site, browser, "erin"))
+    # Once the server knows of erin, it knows that dave has left.
+    while "erin" not in site.asked:
+        await asyncio.sleep(0.01)
+    ends.set()
+    assert await asking == 200
+    assert site.people[0].ended
+
+
 async def test_one_user_takes_a_few_places_whatever_the_tokens_and_namespaces(
     site: Site, browser: aiohttp.ClientSession
 ):
