@@ -18,6 +18,9 @@ TIMEOUT = 3.0
 API = "$JS.API"
 """The prefix of JetStream's requests in an account of its own."""
 
+OVERLAP = 1_000
+"""Subjects that two answers share: so many may leave the log between them, and none of the others is left out."""
+
 _WRONG_SEQUENCE = 10071
 _IN_FLIGHT = (10158, 10164)
 """This message, or another one of its scope, waits for the stream's replicas: it may be stored or lost."""
@@ -106,14 +109,25 @@ async def message(
     raise trouble(result.error, what)
 
 
-async def stream_info(connection: Connection, stream: str, subjects: str = "") -> StreamInfo:
-    """With a filter of `subjects`, the number of messages by subject, too."""
-    info = await call(
-        connection, f"STREAM.INFO.{stream}", {"subjects_filter": subjects} if subjects else None, StreamInfo
-    )
+async def stream_info(connection: Connection, stream: str, subjects: str = "", *, offset: int = 0) -> StreamInfo:
+    """With a filter of `subjects`, the number of messages by subject, too, beyond the first `offset` subjects."""
+    body = {"subjects_filter": subjects, "offset": offset} if subjects else None
+    info = await call(connection, f"STREAM.INFO.{stream}", body, StreamInfo)
     if info.ts is not None:
         connection.clock.note(info.ts.timestamp(), asyncio.get_running_loop().time())
     return info
+
+
+async def counted(connection: Connection, stream: str, subjects: str) -> dict[str, int]:
+    """The number of messages by subject, of all subjects that match, however many answers that takes."""
+    found, offset = dict[str, int](), 0
+    while True:
+        info = await stream_info(connection, stream, subjects, offset=offset)
+        page = info.state.subjects or {}
+        found |= page
+        if not page or offset + len(page) >= info.total:
+            return found
+        offset += max(1, len(page) - OVERLAP)
 
 
 async def end(connection: Connection, stream: str, subjects: tuple[str, ...] = ()) -> int:

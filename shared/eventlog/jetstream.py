@@ -119,7 +119,7 @@ class JetStreamEventLog:
         return _stored(await api.message(self._connection, STREAM, last_by_subj=scope))
 
     async def counted(self, scope: str) -> Mapping[str, int]:
-        return (await api.stream_info(self._connection, STREAM, scope)).state.subjects or {}
+        return await api.counted(self._connection, STREAM, scope)
 
     async def remove(self, subject: str, newest: int) -> int:
         """Remove the events of this subject up to a sequence, as an administrator may; return how many.

@@ -68,6 +68,8 @@ class StreamInfo(msgspec.Struct, frozen=True):
     cluster: StreamCluster = StreamCluster()
     ts: datetime | None = None
     """The time by the server's clock."""
+    total: int = 0
+    """How many subjects match the filter; an answer has 100,000 of them at the most."""
     created: str = ""
     mirror: Mirror | None = None
 
