@@ -66,7 +66,11 @@ async def forward(settings: Settings, options: ForwardOptions) -> None:
     """
     secret = _secret(options.secret)
     login = settings.nats_login
-    login["user"] = login.get("user") or SUBSCRIBER
+    login["user"] = user = login.get("user") or SUBSCRIBER
+    own = user.removeprefix(f"{SUBSCRIBER}-")
+    if own != user and (others := {*(options.namespaces or ())} - {own}):
+        words = f"NATS_USER={user} sees the events of {own} alone, and none of {', '.join(sorted(others))}"
+        raise Refused(f"{words}: take a subscriber who does", reason="Forbidden")
     subjects = filters_of(
         options.namespaces or (), [*(options.types or ()), *(PHASES[phase] for phase in options.phases or ())]
     )

@@ -153,6 +153,11 @@ def rbac(
     ] = False,
 ) -> None:
     """Print service accounts, roles and admission policies: `muster rbac | kubectl apply -f -`."""
+    from shared.eventlog.account import must_be_namespace
+
+    for option, name in (("--namespace", namespace or home), ("--home", home)):
+        with wrong_usage(option):
+            must_be_namespace(name, "make rights for")
     if namespace == home:
         raise typer.BadParameter(
             f"the services' accounts would be in {home}, and whoever may make pods there may run them under these "

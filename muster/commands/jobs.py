@@ -22,6 +22,7 @@ from muster.commands.arguments import (
     on_cluster,
     running,
     settings,
+    wrong_usage,
 )
 from muster.terminal import Output
 
@@ -70,12 +71,15 @@ def get(
     from muster import terminal
     from muster.get import Options
     from muster.get import get as show
+    from shared.telling.selection import labels
 
     asked = named_job(target, "get", "shows") if target else None
     if asked is not None and everywhere:
         raise typer.BadParameter("a job is in one namespace; say -n NAMESPACE instead of -A")
     if selector and asked is not None:
         raise typer.BadParameter("-l chooses among jobs; leave KIND/NAME out")
+    with wrong_usage("--selector"):
+        labels(selector)
     output = Output.json if as_json else output
     colours = output in (Output.table, Output.wide) and terminal.has_colours()
     options = Options(

@@ -79,6 +79,13 @@ _NAMES = "$JS.API.STREAM.NAMES"
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
+def must_be_namespace(name: str, what: str) -> None:
+    """Raises `Refused` for what names no namespace; `what` would be done for it."""
+    if not _NAMESPACE.fullmatch(name):
+        words = "a namespace has 1 to 63 lower-case letters, digits and hyphens, and no hyphen at an end"
+        raise Refused(f"{what} {name[:80]!r}: {words}", reason="Invalid")
+
+
 FOR_CLIENTS = (
     "this user sees a copy of the events, which is for NATS clients and `muster forward`; the commands take "
     f"NATS_USER={READER}, those that change the log {ADMIN}, or the kubeconfig alone without the variables NATS_…"
@@ -97,9 +104,7 @@ class Copy(NamedTuple):
     @classmethod
     def of(cls, namespace: str) -> Self:
         """The copy of this namespace's events.  Raises `Refused` for what names no namespace."""
-        if not _NAMESPACE.fullmatch(namespace):
-            words = "a namespace has 1 to 63 lower-case letters, digits and hyphens, and no hyphen at an end"
-            raise Refused(f"make a subscriber for {namespace[:80]!r}: {words}", reason="Invalid")
+        must_be_namespace(namespace, "make a subscriber for")
         return cls(namespace)
 
     @classmethod

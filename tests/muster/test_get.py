@@ -9,7 +9,9 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from muster.commands import application
 from muster.get import Options, age, texts
 from muster.terminal import Output
 from shared.errors import Refused
@@ -196,6 +198,12 @@ async def test_on_a_terminal_a_pod_in_a_note_is_called_without_the_name_of_its_j
 async def test_control_characters_in_a_note_reach_no_terminal(log: Log):
     log.add(*a_running_job(2), JobFailed(reason="TrainingJobFailed", message="a\x1b[2Jb"))
     assert "a\\u001b[2Jb" in await log.says(width=200, colours=True)
+
+
+def test_a_selector_that_is_none_is_wrong_usage_before_a_cluster_is_looked_for():
+    refused = CliRunner().invoke(application(), ["get", "-A", "-l", "team in (a"])
+    assert refused.exit_code == 2
+    assert "'team in (a' is no part of a selector" in refused.output
 
 
 async def test_a_selector_shows_the_jobs_that_have_its_labels(log: Log):

@@ -74,6 +74,13 @@ def test_the_command_prints_policies(words: list[str], count: int) -> None:
     assert printed.count(f"kind: {policies.POLICY}\n") == printed.count(f"kind: {policies.BINDING}\n") == count
 
 
+@pytest.mark.parametrize("words", [["-n", "Bad_NS"], ["--home", "a.b"], ["--home", ""], ["-n", "x" * 64]])
+def test_the_command_prints_nothing_for_a_name_that_no_namespace_has(words: list[str]) -> None:
+    refused = CliRunner().invoke(application(), ["rbac", *words])
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "a namespace has 1 to 63 lower-case letters" in " ".join(refused.output.replace("│", " ").split())
+
+
 def test_the_command_puts_no_account_among_the_pods_of_jobs() -> None:
     refused = CliRunner().invoke(application(), ["rbac", "-n", "team-a", "--home", "team-a"])
     assert refused.exit_code == 2

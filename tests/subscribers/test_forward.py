@@ -16,11 +16,15 @@ import pytest
 from aiohttp import web
 from cloudevents.core.bindings.http import HTTPMessage, from_http_event
 
+from muster.commands.events import ForwardOptions
+from muster.forward import forward
 from muster.outgoing import Sent, secret_of, signature
+from shared.errors import Refused
 from shared.eventlog import durable
 from shared.eventlog.account import READER, SUBSCRIBER, Copy
 from shared.eventlog.setup import set_up
 from shared.ports import HOST, free_port
+from shared.process.settings import Settings
 from tests.kit.commands import Ended, run
 from tests.kit.nats import READY, a_decision, connected
 from tests.kit.subscribers import COPY_BYTES, Log, a_log_for_subscribers, stranger, write
@@ -102,6 +106,14 @@ async def receiver() -> AsyncIterator[Receiver]:
 async def server(tmp_path: Path) -> AsyncIterator[Log]:
     async with a_log_for_subscribers(tmp_path / "nats") as server:
         yield server
+
+
+async def test_who_sees_one_namespace_is_told_so_when_asking_for_another():
+    options = ForwardOptions(to="http://127.0.0.1:9", namespaces=["team-a", "team-b"])
+    with pytest.raises(
+        Refused, match="NATS_USER=subscriber-team-a sees the events of team-a alone, and none of team-b"
+    ):
+        await forward(Settings(nats_user="subscriber-team-a"), options)
 
 
 def environment(server: Log, user: str = SUBSCRIBER) -> dict[str, str]:
