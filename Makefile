@@ -18,7 +18,7 @@ EPOCH = $(shell git log -1 --format=%ct)
 on = $(filter-out 0 no off false,$(1))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sim crash-matrix mutants attacks under-attack input fuzz perturb test-determinism test-real test-node test-page test-k3s test-kueue test-frameworks lint types fmt bench bench-parts binaries control-plane crds rbac pages site chart replay image sbom provenance audit release based ha soak lock clean
+.PHONY: help demo test sim crash-matrix mutants attacks under-attack input fuzz perturb test-determinism test-real test-node test-page test-k3s test-kueue test-frameworks lint types fmt bench bench-parts binaries control-plane crds rbac pages site chart replay image wheels sbom provenance audit release based ha soak lock clean
 
 # Those that one needs every day; what proves more is in docs/reliability.md, what releases in docs/releasing.md.
 help:
@@ -139,8 +139,8 @@ pages: $(DEVELOPING) ## make: write docs/schemas, docs/settings.md, docs/reasons
 	@$(RUN) -m tests.docs.pictures
 	@$(RUN) -m tests.docs.schemas
 
-site: $(DEVELOPING) # the documentation as a site, from all pages, strictly (INTO=site)
-	@$(RUN) -m tests.docs.site $(or $(INTO),site)
+site: $(DEVELOPING) # the documentation as a site, from all pages, strictly (SITE=site), and packed for wheels and images
+	@$(RUN) -m tests.docs.site $(or $(SITE),site) muster/page/docs.zip
 
 chart: $(DEVELOPING) rbac # render the Helm chart anew: the Kustomize base and the golden files
 	@$(RUN) -m devcluster.binaries deploy
@@ -150,12 +150,15 @@ chart: $(DEVELOPING) rbac # render the Helm chart anew: the Kustomize base and t
 replay: $(READY) ## try: fold a saved history, event by event: make replay LOG=file
 	@$(VENV)/bin/muster replay $(LOG)
 
-image: ## make: build muster:VERSION with ENGINE=docker|podman|buildah (BASE=python:3.12-slim@sha256:... for the same one again)
+image: site ## make: build muster:VERSION with ENGINE=docker|podman|buildah (BASE=python:3.12-slim@sha256:... for the same one again)
 	@test -n "$(ENGINE)" || { echo "an image takes docker, podman or buildah, and none is installed" >&2; exit 1; }
 	@# The commit's time is that of all files: BuildKit finds it in the environment, the others take an option.
 	@$(if $(DOCKER),SOURCE_DATE_EPOCH=$(EPOCH)) $(ENGINE) build -f Containerfile -t muster:$(VERSION) \
 	  $(if $(DOCKER),,--timestamp $(EPOCH)) $(if $(BASE),--build-arg BASE=$(BASE)) \
 	  --build-arg VERSION=$(VERSION) --build-arg REVISION=$(shell git rev-parse HEAD) .
+
+wheels: site # build the wheels of Muster and of the development cluster into dist/
+	@$(RUN) -m pip wheel -q --disable-pip-version-check --no-deps --no-build-isolation -w dist . ./devcluster
 
 sbom: $(RELEASING)/.ready # list the image's packages with their hashes, as CycloneDX (INTO=FILE)
 	@PYTHONPATH=$(RELEASING) $(RUN) -W ignore -m cyclonedx_py requirements --pyproject pyproject.toml --mc-type application \

@@ -20,6 +20,7 @@ import msgspec
 from aiohttp import web
 
 from muster.asking import open_source
+from muster.page import docs
 from muster.page.drawing import TYPES, asset, pieces
 from muster.page.following import MOST_OPEN, Bounds, Followed, News, Places, Readable, View, in_thread
 from muster.terminal import say
@@ -93,6 +94,7 @@ class Page:
                 web.get(f"{root}/fleet", self._fleet),
                 web.get(job % "jobs", _in_turn(self._job, HTML, at_once=_head_of_job)),
                 web.get(f"{root}/static/{{name}}", _asset),
+                web.get(f"{root}/docs/{{path:.*}}", docs.page),
                 web.get(f"{root}/api/jobs", self._rows),
                 web.get(job % "api/jobs", _in_turn(self._drawing, JSON)),
                 web.get(f"{job % 'api/jobs'}/news", self._news),
@@ -194,7 +196,8 @@ def _head(request: web.Request, title: str, view: str) -> str:
     root, now = f"/{root_of(request)}", stamp(datetime.now(UTC))
     links = "".join(
         f'<a href="{root}/{path}"{" aria-current=page" if view == name else ""}>{name.title()}</a>'
-        for name, path in (("jobs", ""), ("fleet", "fleet"))
+        for name, path in (("jobs", ""), ("fleet", "fleet"), ("docs", "docs/"))
+        if name != "docs" or docs.ARCHIVE.exists()
     )
     return (
         f'<!doctype html><html lang="en" data-view="{view}" data-root="{root}" data-now="{now}"><meta charset="utf-8">'
@@ -229,7 +232,8 @@ def _asked(request: web.Request) -> tuple[Asked, str, str]:
 
 
 async def _with_headers(_: web.Request, response: web.StreamResponse) -> None:
-    response.headers.update(HEADERS)
+    for name, value in HEADERS.items():
+        response.headers.setdefault(name, value)
 
 
 async def _stream(request: web.Request, news: News, told: Callable[[int], tuple[int, Any]]) -> web.StreamResponse:

@@ -1,14 +1,20 @@
-"""The documentation as a site: `python -m tests.docs.site FOLDER` builds all pages with Zensical, strictly.
+"""The documentation as a site: `python -m tests.docs.site FOLDER [ARCHIVE]` builds all pages with Zensical, strictly.
 
 It knows pages below one folder; ours link to examples and manifests beside it, so that all are put into one first.
+The archive is what Muster's page serves, under a policy that allows no script within a page.
 """
 
+import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
+from hashlib import sha256
+from html import unescape
 from pathlib import Path
+from urllib.parse import unquote
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("docs", "examples", "deploy", "devcluster")
@@ -37,6 +43,8 @@ def build(into: Path, root: Path = ROOT) -> None:
         if made.returncode:
             # Each character of a line comes in a colour of its own.
             raise SystemExit(re.sub(r"\x1b\[[\d;]*m", "", made.stdout))
+        for page in (Path(folder) / "made").rglob("*.html"):
+            page.write_text(without_inline(page.read_text(), page.parent, Path(folder) / "made"))
         shutil.rmtree(into, ignore_errors=True)
         shutil.move(Path(folder) / "made", into)
 
@@ -61,5 +69,47 @@ def for_markdown(text: str) -> str:
     return re.sub(r"^((?![-*|#>]|\d+\.|  ).+)\n(?=(?:[-*]|\d+\.) )", r"\1\n\n", text, flags=re.MULTILINE)
 
 
+def without_inline(html: str, folder: Path, site: Path) -> str:
+    """The page with its scripts in files of their own."""
+
+    def moved(script: re.Match[str]) -> str:
+        file = site / "assets" / "javascripts" / f"{sha256(script[1].encode()).hexdigest()[:16]}.js"
+        file.write_text(script[1])
+        return f'<script src="{os.path.relpath(file, folder)}"></script>'
+
+    return re.sub(r"<script>(.*?)</script>", moved, html, flags=re.DOTALL)
+
+
+def pack(site: Path, archive: Path) -> None:
+    """Write what links lead to from the first page, and what these pages load; each time the same bytes."""
+    linked, found = [site / "index.html", site / "search.json"], set[Path]()
+    linked += [*site.rglob("search.*.js"), *site.rglob("LICENSE")]
+    while linked:
+        if (file := linked.pop()) in found:
+            continue
+        found.add(file)
+        if file.suffix == ".html":
+            linked += links_of(file, site)
+    unfinished = archive.with_suffix(".unfinished")
+    with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_DEFLATED) as packed:
+        for file in sorted(found):
+            # A file's own time would be in it.
+            name = zipfile.ZipInfo(file.relative_to(site).as_posix())
+            packed.writestr(name, file.read_bytes(), zipfile.ZIP_DEFLATED, 9)
+    # A page that is served reads on in the old one.
+    unfinished.replace(archive)
+
+
+def links_of(page: Path, site: Path) -> list[Path]:
+    """The files of the site that a page loads or links to."""
+    links = re.findall(r'(?:href|src)="?([^"\s>?#]+)', page.read_text())
+    files = [Path(os.path.normpath(page.parent / unquote(unescape(link)))) for link in links if ":" not in link]
+    files = [file / "index.html" if file.is_dir() else file for file in files]
+    return [file for file in files if file.is_file() and file.is_relative_to(site)]
+
+
 if __name__ == "__main__":
-    build(Path(sys.argv[1] if len(sys.argv) > 1 else "site"))
+    into = Path(sys.argv[1] if len(sys.argv) > 1 else "site")
+    build(into)
+    for name in sys.argv[2:]:
+        pack(into.resolve(), Path(name))

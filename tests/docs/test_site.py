@@ -4,10 +4,11 @@ import json
 import re
 import shutil
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
-from tests.docs.site import ROOT, build
+from tests.docs.site import ROOT, build, pack
 
 MOST_WORDS = 27_600
 
@@ -29,6 +30,22 @@ def test_nothing_is_loaded_from_another_host(site: Path):
     for page in site.rglob("*.html"):
         loaded = re.findall(r'<(?:script|link|img)[^>]* (?:src|href)="?(https?:[^" >]*)', page.read_text())
         assert loaded == [], page
+
+
+def test_what_is_packed_has_no_script_within_a_page_and_each_file_that_pages_link_to(site: Path, tmp_path: Path):
+    archives = [tmp_path / name for name in ("one.zip", "another.zip")]
+    for archive in archives:
+        pack(site, archive)
+    assert archives[0].read_bytes() == archives[1].read_bytes()
+    with ZipFile(archives[0]) as packed:
+        files = {name: packed.read(name).decode(errors="replace") for name in packed.namelist()}
+    assert {f"docs/{page.stem}/index.html" for page in (ROOT / "docs").glob("*.md") if page.stem != "index"} <= {*files}
+    assert [
+        name for name, text in files.items() if name.endswith(".html") and re.search("<script>|onclick=", text)
+    ] == []
+    assert any(re.search("javascripts/workers/search.*js$", name) for name in files)
+    assert "assets/javascripts/LICENSE" in files, "of what the generator brings"
+    assert not any(name.startswith("devcluster/devcluster/") for name in files), "no page leads there"
 
 
 @pytest.mark.parametrize("fault", ["[away](nowhere.md)", "[away](page.md#no-such-heading)"])

@@ -1,6 +1,7 @@
 """The wheels as they would be released: of one version, and the demo runs from them in an empty folder."""
 
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+
+from muster.page.docs import ARCHIVE
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -23,6 +26,28 @@ def test_the_version_is_the_same_wherever_a_tool_reads_it():
     (image,) = re.findall(r"^ARG VERSION=(\S+)$", (ROOT / "Containerfile").read_text(), re.MULTILINE)
     assert {chart["version"], chart["appVersion"], cluster["version"], asked, image} == {version}
     assert f"## {version}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_the_site_is_part_of_a_wheel_though_git_ignores_it(tmp_path: Path):
+    for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
+        shutil.copy(ROOT / name, tmp_path)
+    for name in ("muster/page", "examples/digits"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    packed = ARCHIVE.relative_to(ROOT)
+    (tmp_path / packed).write_text("the site")
+    subprocess.run(["git", "check-ignore", "-q", packed], cwd=tmp_path, check=True)
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel"], cwd=tmp_path, check=True)
+    [wheel] = (tmp_path / "dist").iterdir()
+    with zipfile.ZipFile(wheel) as archive:
+        assert archive.read(str(packed)) == b"the site"
+
+
+def test_wheels_and_images_are_built_with_the_site_of_now():
+    makefile = (ROOT / "Makefile").read_text()
+    rules = dict(re.findall(r"^([a-z]+):(.*?) #", makefile, re.MULTILINE))
+    assert all("site" in rules[name].split() for name in ("image", "wheels"))
+    assert f"tests.docs.site $(or $(SITE),site) {ARCHIVE.relative_to(ROOT)}" in makefile
 
 
 @pytest.mark.e2e

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
+from muster.page import docs
 from muster.page.drawing import Drawing, drawn, written
 from shared.frameworks.kinds import BUILT_IN
 from shared.job.events.status import JobFailed
@@ -21,6 +22,7 @@ from shared.job.naming import Uid
 from shared.runtime.appends import stamp
 from shared.telling.reading import event_of
 from shared.telling.targets import parse_target
+from tests.docs import site
 from tests.kit.builders import a_running_job, a_spec, observed, pods, worker
 from tests.muster.test_why import a_restarted_job, a_scaled_job
 from tests.page.browser import PROGRAM, Tab, opened
@@ -312,3 +314,30 @@ async def test_axe_finds_nothing_serious(tab: Tab, address: str, memory: Memory,
                 "axe.run().then(({violations}) => violations.map(({impact, id, nodes}) => [impact, id, nodes[0].html]))"
             )
             assert [each for each in found if each[0] in ("serious", "critical")] == [], (path, dark)
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("docs")
+    site.build(folder / "site")
+    site.pack(folder / "site", folder / "docs.zip")
+    return folder / "docs.zip"
+
+
+async def test_the_documentation_is_there_and_is_searched_without_another_host(
+    tab: Tab, address: str, packed: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(docs, "ARCHIVE", packed)
+    await tab.go(address)
+    await tab.run("[...document.querySelectorAll('nav a')].find((each) => each.textContent == 'Docs').click()")
+    await tab.until("location.pathname.endsWith('/docs/') && !!document.querySelector('h1#muster')")
+    await tab.go(f"{address}docs/docs/reasons/")
+    await tab.run("document.querySelector('.md-search__button').click()")
+    # Its results stand in a tree of their own.
+    tree = "[...document.body.children].find((each) => each.shadowRoot)?.shadowRoot"
+    await tab.until(f"{tree}.activeElement?.tagName == 'INPUT'")
+    for key in "backoff":
+        await tab.key(key)
+    await tab.until(
+        f"[...{tree}.querySelectorAll('a')].some((each) => each.href.includes('/docs/docs/compatibility/'))"
+    )

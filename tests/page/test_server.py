@@ -4,15 +4,19 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
+from zipfile import ZipFile
 
 import aiohttp
 import msgspec
 import pytest
 import pytest_asyncio
 from aiohttp import web
+from yarl import URL
 
+from muster.page import docs
 from muster.page.drawing import Drawing, Sketch, drawn
 from muster.page.following import BEAT_SECONDS, OF_ONE, Bounds, Places, View, end
 from muster.page.server import running, secret_of
@@ -74,6 +78,54 @@ async def test_a_question_for_the_head_gets_no_body(address: str, memory: Memory
     writer.close()
     assert head.startswith(b"HTTP/1.1 200")
     assert body == b""
+
+
+@pytest.fixture
+def packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ZipFile(tmp_path / "docs.zip", "w") as archive:
+        for name in ("index.html", "docs/log/index.html", "assets/a.js", "search.json", "examples/train.py", "a.svg"):
+            archive.writestr(name, f"<p>{name}")
+    monkeypatch.setattr(docs, "ARCHIVE", tmp_path / "docs.zip")
+
+
+@pytest.mark.usefixtures("packed")
+@pytest.mark.parametrize(
+    ("path", "status", "told"),
+    [
+        pytest.param("", 200, "text/html", id="the first page"),
+        pytest.param("docs/log/", 200, "text/html", id="the page of a folder"),
+        pytest.param("docs/log", 302, "/secret-of-the-test/docs/docs/log/", id="a folder without its slash"),
+        pytest.param("assets/a.js", 200, "text/javascript", id="a script"),
+        pytest.param("search.json", 200, "application/json", id="the words"),
+        pytest.param("a.svg", 200, "image/svg+xml", id="a picture"),
+        pytest.param("examples/train.py", 200, "text/plain", id="an example"),
+        pytest.param("docs/nothing/", 404, "", id="no page"),
+        pytest.param("..%2Fserver.py", 404, "", id="a file of the package"),
+        pytest.param("%2Fetc%2Fpasswd", 404, "", id="a file of the machine"),
+        pytest.param("docs%2F..%2Findex.html", 404, "", id="a detour"),
+    ],
+)
+async def test_the_documentation_is_what_was_packed(
+    browser: aiohttp.ClientSession, address: str, path: str, status: int, told: str
+):
+    async with browser.get(URL(f"{address}docs/{path}", encoded=True), allow_redirects=False) as answer:
+        assert answer.status == status
+        assert status == 404 or told in (answer.content_type, answer.headers.get("Location"))
+        assert "script-src 'self';" in answer.headers["Content-Security-Policy"]
+        if known := answer.headers.get("ETag"):
+            assert answer.headers["Cache-Control"].startswith("private, max-age=")
+            async with browser.get(answer.url, headers={"If-None-Match": known}) as again:
+                assert (again.status, await again.read()) == (304, b"")
+
+
+async def test_an_installation_without_the_documentation_says_so(
+    browser: aiohttp.ClientSession, address: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.setattr(docs, "ARCHIVE", tmp_path / "docs.zip")
+    async with browser.get(f"{address}docs/") as answer:
+        assert (answer.status, await answer.text()) == (404, docs.MISSING)
+    async with browser.get(address) as page:
+        assert ">Docs<" not in await page.text()
 
 
 async def test_nothing_can_be_changed_by_it(browser: aiohttp.ClientSession, address: str, memory: Memory):
