@@ -76,12 +76,13 @@ class NoAnswer(Transient):
 class Connection:
     """One user's connection; reconnects by itself until `close()`, or until the server rejects the user."""
 
-    def __init__(self, name: str, inbox: str) -> None:
+    def __init__(self, name: str, user: str) -> None:
         self.name = name
         self.url = ""
         """The address of the server, without secrets."""
         self.clock = ServerClock()
-        self._inbox = inbox
+        self.user = user
+        """Its name if it has none."""
         self._client = RawClient()
         self._up = asyncio.Event()
         self._fatal: Refused | None = None
@@ -104,7 +105,7 @@ class Connection:
     ) -> Self:
         """Connect, waiting up to `patience` seconds for a server that does not answer yet."""
         user, password_file = login.get("user"), login.get("password_file")
-        connection = cls(name, inbox_of(user or name))
+        connection = cls(name, user or name)
         connection.url = without_secrets(url)
         connection._client.trusted = login.get("tls")
         trying = asyncio.create_task(
@@ -114,7 +115,7 @@ class Connection:
                 user=user or None,
                 password=_password(password_file) if password_file is not None else login.get("password") or None,
                 user_credentials=login.get("credentials"),
-                inbox_prefix=connection._inbox,
+                inbox_prefix=inbox_of(connection.user),
                 connect_timeout=_CONNECT,
                 reconnect_time_wait=_BETWEEN_FIRST_TRIES,  # type: ignore[arg-type]
                 max_reconnect_attempts=-1,

@@ -129,3 +129,4 @@ async def test_a_copy_that_is_fed_and_one_that_is_gone(tmp_path: Path):
             assert (finding.status, TEAM_A.user in finding.message) == ("fail", True)
         async with connected(server, READER) as log:
             assert await inspection.copies(log) is None
+        assert "Violation" not in server.log.read_text()
