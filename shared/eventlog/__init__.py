@@ -75,6 +75,10 @@ class Revised(msgspec.Struct, frozen=True):
     revision: int
 
 
+REMOVED_SECONDS = 600
+"""How long the marker of a deleted key stays: markers without an end would fill the bucket."""
+
+
 class Bucket(Protocol):
     """Small values by key, beside the log: leases and checkpoints.  Keys are `[-/_=.a-zA-Z0-9]+`."""
 
@@ -85,12 +89,15 @@ class Bucket(Protocol):
         """Write and return the new revision.
 
         `expect` is the revision that the key must have (0: the key must not exist); None writes over anything.
-        `ttl` is in seconds, rounded up to whole ones; only `LEASES` allows it.
+        `ttl` is in seconds, rounded up to whole ones.
         Raises `Conflict` if the revision moved, `Transient` if the outcome is still unknown after some seconds.
         """
 
     async def delete(self, key: str, *, expect: int | None = None) -> None:
-        """Remove a key; a missing key is success.  Raises `Conflict` if the revision moved."""
+        """Remove a key; a missing key is success.  Raises `Conflict` if the revision moved.
+
+        For `REMOVED_SECONDS` the server refuses a guarded write that was sent before and arrives late.
+        """
 
     async def below(self, key: str) -> Revised | None:
         """One of the values under keys that begin with `key` and a dot, or None.

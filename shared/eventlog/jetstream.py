@@ -13,7 +13,7 @@ from typing import Self, Unpack
 import msgspec
 
 from shared.errors import Conflict, Refused, Transient
-from shared.eventlog import MAX_BODY, Batch, Bucket, Entry, Revised, Stored, api, ignore_trouble, wire
+from shared.eventlog import MAX_BODY, REMOVED_SECONDS, Batch, Bucket, Entry, Revised, Stored, api, ignore_trouble, wire
 from shared.eventlog.account import FOR_CLIENTS, GENESIS, STREAM, stream_of, subject_of
 from shared.eventlog.archive import Archive
 from shared.eventlog.connection import Connection, NoAnswer, NotSent
@@ -249,11 +249,11 @@ class JetStreamBucket:
             return await self._write(key, value, headers, marker.seq)
 
     async def delete(self, key: str, *, expect: int | None = None) -> None:
-        current = await self.get(key)
-        if current is None:
+        if expect is not None and await self.get(key) is None:
             return
         try:
-            await self._write(key, b"", {wire.OPERATION: "DEL"}, expect)
+            # A missing key gets a marker, too: the write that makes it may be on its way.
+            await self._write(key, b"", {wire.OPERATION: "DEL", wire.TTL: f"{REMOVED_SECONDS}s"}, expect)
         except Conflict:
             if await self.get(key) is not None:
                 raise

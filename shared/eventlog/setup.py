@@ -162,7 +162,7 @@ class _Work:
         grows = growth(found, asked, stream.state.bytes)
         changes: dict[str, Any] = {
             **grows.changes,
-            **{key: value for key, value in unlike(found, config) if key in CHANGEABLE},
+            **{key: value for key, value in unlike(found, config) if key in CHANGEABLE and value},
         }
         if changes:
             await self._change("UPDATE", found | changes)

@@ -97,8 +97,8 @@ Config = Mapping[str, Any]
 CHOSEN = ("num_replicas", "max_bytes")
 """The number of copies and the size are the owner's choice: they count as no difference, and may grow."""
 
-CHANGEABLE = ("republish", "max_msg_size")
-"""The settings that `muster setup` changes in existing streams: they concern new messages alone."""
+CHANGEABLE = ("republish", "max_msg_size", "allow_msg_ttl")
+"""The settings that `muster setup` turns on in existing streams: they concern new messages alone."""
 
 COSTS = {"compression": "a copy may be lost when its server was killed and later stopped"}
 """What a different setting may cost; other settings cost no event."""
@@ -196,14 +196,12 @@ LOG_CONFIG = _config(STREAM, STREAM_SUBJECTS) | {
     "republish": {"src": ">", "dest": f"{STORED}.>"},
 }
 # With a longer history for each key the server raises lifetimes silently.
-_BUCKET = {"max_msgs_per_subject": 1, "max_msg_size": 4 * 1024}
+_BUCKET = {"max_msgs_per_subject": 1, "max_msg_size": 4 * 1024, "allow_msg_ttl": True}
 CONFIGS = (
     LOG_CONFIG,
     # The server sets these rooms aside: a `JOBS` with a bound leaves them to leases and heads when it is full.
-    _config(stream_of(LEASES), [subject_of(LEASES, ">")])
-    | _BUCKET
-    | {"allow_msg_ttl": True, "max_bytes": _LEASES_BYTES},
-    _config(stream_of(HEADS), [subject_of(HEADS, ">")]) | _BUCKET | {"allow_msg_ttl": False, "max_bytes": _HEADS_BYTES},
+    _config(stream_of(LEASES), [subject_of(LEASES, ">")]) | _BUCKET | {"max_bytes": _LEASES_BYTES},
+    _config(stream_of(HEADS), [subject_of(HEADS, ">")]) | _BUCKET | {"max_bytes": _HEADS_BYTES},
     # Its messages are compressed already.
     _config(ARCHIVE, [ARCHIVED])
     | {

@@ -13,8 +13,8 @@ from shared.eventlog import api
 from shared.eventlog.connection import Connection
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
-from shared.eventlog.streams import LOG_CONFIG, StreamInfo
-from tests.kit.nats import NatsCluster, a_decision, connected, read_to_end
+from shared.eventlog.streams import CONFIGS, LOG_CONFIG, StreamInfo
+from tests.kit.nats import NatsCluster, a_decision, at, connected, read_to_end
 
 pytestmark = pytest.mark.nats
 
@@ -79,6 +79,15 @@ async def test_what_concerns_new_messages_alone_is_changed(tmp_path: Path):
         ]
         assert found.differences == ()
         assert (await set_up(server.url, password=server.users["admin"])).grown == ()
+
+
+async def test_checkpoints_of_an_older_log_get_lifetimes(tmp_path: Path):
+    async with NatsServer(tmp_path) as server, at(server, "admin") as admin:
+        (heads,) = (config for config in CONFIGS if config["name"] == "KV_HEADS")
+        await api.call(admin, "STREAM.CREATE.KV_HEADS", heads | {"allow_msg_ttl": False}, StreamInfo)
+        found = await set_up(server.url, password=server.users["admin"])
+        assert found.grown == ("KV_HEADS: allow_msg_ttl is True now, and was False",)
+        assert found.differences == ()
 
 
 async def test_what_would_lose_history_is_an_error(tmp_path: Path):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from shared.errors import Conflict, Transient
+from shared.eventlog import api, jetstream
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.server import NatsServer
 from tests.kit.nats import (
@@ -131,6 +132,44 @@ async def test_a_lease_whose_answer_was_lost_is_ours(nats_server: NatsServer):
         found = await bucket.get(key)
     assert found is not None
     assert found.revision == revision
+
+
+async def test_a_checkpoint_that_arrives_after_the_deletion_of_its_key_is_refused(nats_server: NatsServer):
+    """The key had no value when it was deleted: the first one was on its way."""
+    uid = a_namespace()
+    async with (
+        Proxy(nats_server.url) as proxy,
+        connected(nats_server, "status") as direct,
+        connected(nats_server, "status", url=proxy.url) as log,
+    ):
+        ours, bucket = await log.bucket("HEADS"), await direct.bucket("HEADS")
+        await ours.get(uid)
+        proxy.stall()
+        put = asyncio.create_task(ours.put(uid, b"head", expect=0))
+        await asyncio.sleep(0)
+        put.cancel()
+        await bucket.delete(uid)
+        proxy.heal()
+        # What the same connection sends later arrives later.
+        await ours.put(f"{uid}.later", b"later", expect=0)
+        assert await bucket.get(uid) is None
+        await ours.put(uid, b"new", expect=0)
+        assert await bucket.get(uid) is not None
+
+
+async def test_nothing_is_left_of_a_deleted_key(monkeypatch: pytest.MonkeyPatch, nats_server: NatsServer):
+    monkeypatch.setattr(jetstream, "REMOVED_SECONDS", 1)
+    uid = a_namespace()
+    async with connected(nats_server, "status") as log:
+        bucket = await log.bucket("HEADS")
+        await bucket.put(uid, b"head", expect=0)
+        await bucket.delete(uid)
+
+        async def empty() -> bool:
+            return await api.message(log.connection, "KV_HEADS", last_by_subj=f"$KV.HEADS.{uid}") is None
+
+        assert not await empty()
+        await until(empty)
 
 
 async def _is_not(value: bool) -> bool:

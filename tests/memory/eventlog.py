@@ -12,12 +12,15 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cache
 from itertools import islice
+from typing import TypeVar
 
 from shared.errors import Conflict, Refused
-from shared.eventlog import MAX_BODY, Batch, Bucket, Entry, Revised, Stored, ignore_trouble, wire
+from shared.eventlog import MAX_BODY, REMOVED_SECONDS, Batch, Bucket, Entry, Revised, Stored, ignore_trouble, wire
 from shared.eventlog.account import ADMIN, GENESIS, HEADS, LEASES, publishes, subject_of
 from shared.eventlog.parts import Part
 from shared.eventlog.subject import SEALED, Subject, matches
+
+R = TypeVar("R")
 
 BATCH = 1_000
 
@@ -49,6 +52,8 @@ class MemoryJournal:
         self.clock = clock
         self.wall = wall
         self.buckets: dict[str, dict[str, _Value]] = {LEASES: {}, HEADS: {}}
+        self.markers: dict[tuple[str, str], _Value] = {}
+        """Those of deleted keys, by bucket and key."""
         self._revision = 0
         self._last: dict[str, Stored] = {}
         self._by_id: dict[str, int] = {}
@@ -267,48 +272,61 @@ class MemoryBucket:
         self._values = journal.buckets[name]
 
     async def get(self, key: str) -> Revised | None:
-        return self._get(key)
+        return await self._ask(lambda: self._get(key))
 
     async def put(self, key: str, value: bytes, *, expect: int | None = None, ttl: float | None = None) -> int:
-        await asyncio.sleep(0)
-        return self._put(key, value, expect=expect, ttl=ttl)
+        try:
+            return await self._ask(lambda: self._put(key, value, expect=expect, ttl=ttl))
+        except Conflict:
+            marker = await self._ask(lambda: self._marker(key)) if expect == 0 else None
+            if marker is None:
+                raise
+            return await self._ask(lambda: self._put(key, value, expect=marker.revision, ttl=ttl))
 
     async def delete(self, key: str, *, expect: int | None = None) -> None:
-        await asyncio.sleep(0)
-        self._delete(key, expect=expect)
+        await self._ask(lambda: self._delete(key, expect=expect))
 
     async def below(self, key: str) -> Revised | None:
-        return self._below(key)
+        return await self._ask(lambda: self._below(key))
+
+    async def _ask(self, work: Callable[[], R]) -> R:
+        """Let the server do `work`."""
+        await asyncio.sleep(0)
+        return work()
 
     def _put(self, key: str, value: bytes, *, expect: int | None, ttl: float | None) -> int:
         _must_be_allowed(self._user, subject_of(self._name, key))
-        if ttl is not None and self._name != LEASES:
-            raise Refused(f"put {key} in {self._name}: only {LEASES} lets values expire", reason="Invalid")
         self._must_be_at(key, expect)
         revision = self._journal.next_revision()
         expires = math.inf if ttl is None else self._journal.clock() + math.ceil(ttl)
         self._values[key] = _Value(Revised(value, revision), expires)
+        self._journal.markers.pop((self._name, key), None)
         return revision
 
     def _delete(self, key: str, *, expect: int | None) -> None:
         _must_be_allowed(self._user, subject_of(self._name, key))
-        if self._get(key) is None:
+        if expect is not None and self._get(key) is None:
             return
         self._must_be_at(key, expect)
-        del self._values[key]
+        self._values.pop(key, None)
+        revised, expires = Revised(b"", self._journal.next_revision()), self._journal.clock() + REMOVED_SECONDS
+        self._journal.markers[self._name, key] = _Value(revised, expires)
 
     def _below(self, key: str) -> Revised | None:
         found = (self._get(each) for each in self._values if each.startswith(f"{key}."))
         return next((revised for revised in found if revised is not None), None)
 
     def _get(self, key: str) -> Revised | None:
-        value = self._values.get(key)
-        if value is None or value.expires <= self._journal.clock():
-            return None
-        return value.revised
+        return self._unless_expired(self._values.get(key))
+
+    def _marker(self, key: str) -> Revised | None:
+        return self._unless_expired(self._journal.markers.get((self._name, key)))
+
+    def _unless_expired(self, value: _Value | None) -> Revised | None:
+        return None if value is None or value.expires <= self._journal.clock() else value.revised
 
     def _must_be_at(self, key: str, expect: int | None) -> None:
-        current = self._get(key)
+        current = self._get(key) or self._marker(key)
         revision = current.revision if current else 0
         if expect is not None and expect != revision:
             raise Conflict(f"write {key} in {self._name}: it is at revision {revision}, not at {expect}")

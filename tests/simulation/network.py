@@ -14,7 +14,7 @@ import msgspec
 
 from shared.cluster import Execution, Resource
 from shared.errors import Refused, Transient, Trouble
-from shared.eventlog import Bucket, Entry, Revised, Stored
+from shared.eventlog import Bucket, Entry, Stored
 from shared.job.naming import JobKey
 from tests.memory.cluster import Call, MemoryCluster, within
 from tests.memory.eventlog import MemoryBucket, MemoryEventLog, MemoryJournal
@@ -288,14 +288,5 @@ class NetworkedBucket(MemoryBucket):
         super().__init__(journal, name, user=user)
         self._link = link
 
-    async def get(self, key: str) -> Revised | None:
-        return await self._link.call(lambda: self._get(key))
-
-    async def put(self, key: str, value: bytes, *, expect: int | None = None, ttl: float | None = None) -> int:
-        return await self._link.call(lambda: self._put(key, value, expect=expect, ttl=ttl))
-
-    async def delete(self, key: str, *, expect: int | None = None) -> None:
-        await self._link.call(lambda: self._delete(key, expect=expect))
-
-    async def below(self, key: str) -> Revised | None:
-        return await self._link.call(lambda: self._below(key))
+    async def _ask(self, work: Callable[[], R]) -> R:
+        return await self._link.call(work)
