@@ -113,9 +113,9 @@ class Link:
         answer: asyncio.Future[R] = loop.create_future()
         fate, way, sent = self._fate(), self.delay(), loop.time()
 
-        def lose() -> None:
+        def lose(patience: float = PATIENCE_SECONDS) -> None:
             # The sender learns nothing, and gives the call up by itself.
-            loop.call_at(max(sent + PATIENCE_SECONDS, loop.time()), give_up, context=self._outside)
+            loop.call_at(max(sent + patience, loop.time()), give_up, context=self._outside)
 
         def give_up() -> None:
             if not answer.done():
@@ -150,7 +150,8 @@ class Link:
                     answer.set_exception(error)
 
         if fate == "late":
-            lose()
+            # A client waits for longer than a server that gives the call up by itself.
+            lose(max(PATIENCE_SECONDS, within))
             late = PATIENCE_SECONDS + (LATEST_SECONDS if within else LONGEST_LATE_SECONDS) * self._chance.random()
             way += late
             if within and late > within:

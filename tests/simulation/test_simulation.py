@@ -10,9 +10,11 @@ from random import Random
 import msgspec
 import pytest
 
+from shared.cluster.calls import Timeouts
 from shared.errors import Transient
 from shared.eventlog import Stored
 from shared.job.naming import STALL_TIMEOUT
+from shared.job.timing import CREATED_WITHIN_SECONDS
 from shared.telling.reading import Reading
 from shared.telling.report import reported
 from tests.kit.services import AUTHORS
@@ -22,7 +24,7 @@ from tests.simulation.manifests import KINDS
 from tests.simulation.matrix import PROTOCOLS, STEADY, cells
 from tests.simulation.matrix import plan_of as broken_plan_of
 from tests.simulation.mutants import A_LATE_FACT, A_RETURN, MUTANTS, Mutant, an_archive
-from tests.simulation.network import LONGEST_LATE_SECONDS, Link, Rates
+from tests.simulation.network import LATEST_SECONDS, LONGEST_LATE_SECONDS, Link, Rates
 from tests.simulation.plan import FORGED, Apply, Archive, Delete, Edit, Kill, Lie, Node, Plan, Restore, plan_of
 from tests.simulation.run import simulate
 from tests.simulation.shrink import as_test
@@ -188,6 +190,25 @@ def test_the_end_of_an_outage_lets_nothing_through_that_was_sent_before_the_log_
     with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
         runner.run(story())
     assert not ran
+
+
+def test_a_call_that_a_client_has_given_up_is_not_carried_out_where_the_server_has_a_deadline():
+    """As of a pod: a second call is sent after the first one was carried out, or never will be."""
+    carried_out: list[float] = []
+
+    async def story() -> None:
+        link, loop = Link(Random(0), Rates(late=1_000)), asyncio.get_running_loop()
+        for _ in range(20):
+            carried_out.clear()
+            with pytest.raises(Transient):
+                await link.call(lambda: carried_out.append(loop.time()), within=CREATED_WITHIN_SECONDS)
+            given_up = loop.time()
+            await asyncio.sleep(LATEST_SECONDS)
+            assert not carried_out or carried_out[0] <= given_up
+
+    with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
+        runner.run(story())
+    assert Timeouts().total > CREATED_WITHIN_SECONDS
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
