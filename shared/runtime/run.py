@@ -360,11 +360,6 @@ class Runtime:
         history = self.histories.get(key) or History(key)
         if history.held:
             return
-        if key in self._unproven:
-            if key not in self._comparing:
-                self._comparing.add(key)
-                self._start(self._compare(history))
-            return
         try:
             steps = self.service.decide(history)
         except Exception as error:  # noqa: BLE001  logged there, with its traceback
@@ -372,6 +367,12 @@ class Runtime:
             history = self.histories[key]
             history.hold("BrokenInvariant", f"a broken invariant: {error!r}", error=error)
             log_lines.held(history, history.sequence)
+            return
+        # What needs no step needs no comparison: a start asks for few of the checkpoints.
+        if steps and key in self._unproven:
+            if key not in self._comparing:
+                self._comparing.add(key)
+                self._start(self._compare(history))
             return
         record = next((step for step in steps if isinstance(step, Record)), None)
         if record is not None and not history.sequence and self.histories.sealed(key):

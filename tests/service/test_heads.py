@@ -9,7 +9,7 @@ import pytest
 from services.status.checkpoints import SWEPT
 from shared.cluster.kinds import PODS
 from shared.errors import Refused
-from shared.eventlog import Bucket, Entry
+from shared.eventlog import Bucket, Entry, Revised
 from shared.eventlog.account import HEADS
 from shared.eventlog.subject import Subject
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
@@ -673,3 +673,22 @@ async def test_no_service_writes_for_a_job_before_the_log_led_to_its_checkpoint(
     finally:
         for author in ("scheduler", "scaler", "status"):
             await world.kill(author)
+
+
+async def test_a_start_reads_no_checkpoint_of_a_job_that_needs_no_step(world: World, monkeypatch: pytest.MonkeyPatch):
+    uid = (await world.trains(workers=1)).metadata["uid"]
+    await world.quiet()
+    asked = list[str]()
+    get = MemoryBucket.get
+
+    async def noted(bucket: MemoryBucket, key: str) -> Revised | None:
+        asked.append(key)
+        return await get(bucket, key)
+
+    monkeypatch.setattr(MemoryBucket, "get", noted)
+    await world.restart("scheduler")
+    await world.restart("scaler")
+    await world.pass_seconds(10)
+    assert uid not in asked
+    world.annotate("resnet", {"muster.dev/restart": "now"})
+    await world.until(lambda: uid in asked)
