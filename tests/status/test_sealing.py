@@ -9,7 +9,7 @@ from shared.eventlog.account import HEADS
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import Cause
 from shared.job.events.status import JobCreated, JobSealed
-from shared.job.events.watcher import JobGone, JobOfAnother, TimePassed
+from shared.job.events.watcher import HistoryBroken, JobGone, JobOfAnother, TimePassed
 from shared.job.fold import Histories
 from shared.job.steps import Record
 from tests.kit.builders import a_running_job
@@ -20,6 +20,7 @@ from tests.memory.store import MemoryStore
 
 SEEN, CREATED, GONE = a_running_job()[0], JobCreated(reason="TrainingJobCreated"), JobGone()
 SETTLED = TimePassed(anchor=3, timer="Seal")
+BROKEN = HistoryBroken(log="other", sequence=9, hash="ab", reason="OtherLog")
 
 
 @pytest.mark.parametrize(
@@ -29,6 +30,7 @@ SETTLED = TimePassed(anchor=3, timer="Seal")
         pytest.param([SEEN, CREATED, GONE], id="its time to settle runs"),
         pytest.param([SEEN, CREATED, GONE, SETTLED, SEEN], id="it came back"),
         pytest.param([*a_running_job(), GONE, TimePassed(anchor=11, timer="Seal")], id="it has pods"),
+        pytest.param([SEEN, CREATED, GONE, BROKEN, SETTLED], id="its log is in doubt"),
     ],
 )
 def test_what_is_not_over_is_not_sealed(story: list[AnyEvent]):
