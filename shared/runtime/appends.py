@@ -38,6 +38,9 @@ REFUSED_SECONDS = 5.0
 CONFLICTS = 5
 """After so many conflicts of a job in a row, a second apart, the log is asked whether it has what was read of it."""
 
+ANSWERS = 3
+"""So many answers, a second apart, tell a log that lost an event from a leader that lags."""
+
 READ_ON_SECONDS = 0.1
 """Until a fact is made anew after a newer one that came before it."""
 
@@ -248,10 +251,13 @@ class Appends:
     async def _must_still_have(self, expect: int, scope: str) -> None:
         """Raise `Refused` if the log lost the event on which an append builds: the next process folds what is left."""
         with suppress(Transient):
-            newest = await self._log.last(scope)
-            if (newest.sequence if newest is not None else 0) < expect:
-                what = f"append after {expect} of {scope}: the log no longer has the event {expect}"
-                raise Refused(f"{what}, which this service has read", reason="LogTruncated") from None
+            for _ in range(ANSWERS):
+                newest = await self._log.last(scope)
+                if newest is not None and newest.sequence >= expect:
+                    return
+                await asyncio.sleep(1.0)
+            what = f"append after {expect} of {scope}: the log no longer has the event {expect}"
+            raise Refused(f"{what}, which this service has read", reason="LogTruncated") from None
 
     def _entry(self, key: JobKey, event: AnyEvent, basis: str) -> Entry:
         tag = str(event.__struct_config__.tag)
