@@ -7,7 +7,6 @@ name this host, as a page of another name that leads here would not, and begins 
 
 import asyncio
 import secrets
-import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from datetime import UTC, datetime
@@ -30,7 +29,9 @@ from shared.frameworks.kinds import Kinds
 from shared.job.fold import History
 from shared.job.naming import key_of
 from shared.private import write_private
-from shared.process.http import write
+from shared.process.bounds import Budget, sockets_at
+from shared.process.http import BoundedServer, know, write
+from shared.process.serving import opened
 from shared.process.settings import Settings
 from shared.runtime.appends import stamp
 from shared.telling.reading import as_json_text, line_of
@@ -65,6 +66,17 @@ HEADERS = {
 }
 HTML, JSON, NDJSON = "text/html; charset=utf-8", "application/json", "application/x-ndjson"
 END = "</noscript></main>"
+UI = Budget(
+    port="ui",
+    reached_by="programs on its machine",
+    connections=256,
+    strangers=64,
+    of_one=64,
+    of_network=64,
+    patience=1.0,
+    head_bytes=2**14,
+    cancels=True,
+)
 STATUSES = {"NotFound": 404, "Forbidden": 403, "Invalid": 400, "TooManyRequests": 429}
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -326,6 +338,7 @@ def let_in(view: View, secret: str, port: int) -> Admit:
             raise web.HTTPForbidden(text="open the address that `muster ui` printed, with all its letters")
         if request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
             raise web.HTTPForbidden(text="another site may not ask here")
+        know(request)
         yield view
 
     return admit
@@ -334,20 +347,18 @@ def let_in(view: View, secret: str, port: int) -> Admit:
 @asynccontextmanager
 async def serving(source: Readable, namespace: str, *, port: int, secret: str) -> AsyncIterator[str]:
     """Serve while the context lasts; gives the address.  Raises `Refused` if another program has the port."""
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((HOST, port))
+        sockets = sockets_at(HOST, port)
     except OSError as error:
-        listener.close()
-        raise Refused(
-            f"serve on {HOST}:{port}: {error.strerror}; say another --port, or 0 for any", reason="InUse"
-        ) from error
-    view, port = View(source, namespace, Bounds(Places(MOST_OPEN, MOST_OPEN))), listener.getsockname()[1]
+        words = f"serve on {HOST}:{port}: {error.strerror}; say another --port, or 0 for any"
+        raise Refused(words, reason="InUse") from error
+    view, port = View(source, namespace, Bounds(Places(MOST_OPEN, MOST_OPEN))), sockets[0].getsockname()[1]
     try:
         async with running(let_in(view, secret, port)) as runner:
-            await web.SockSite(runner, listener).start()
-            yield f"http://{HOST}:{port}/{secret}/"
+            assert runner.server is not None
+            server = BoundedServer(runner.server.request_handler, UI)
+            async with opened(server, UI, sockets, PARTING_SECONDS):
+                yield f"http://{HOST}:{port}/{secret}/"
     finally:
         await view.close()
 
@@ -356,8 +367,7 @@ async def serving(source: Readable, namespace: str, *, port: int, secret: str) -
 async def running(admit: Admit) -> AsyncIterator[web.AppRunner]:
     """What answers, while the context lasts; it has no port yet."""
     application = Page(admit).application()
-    # A stream without news would keep the place of a tab that was closed; `in_thread` keeps those of threads.
-    runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=PARTING_SECONDS)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=PARTING_SECONDS)
     await runner.setup()
     try:
         yield runner

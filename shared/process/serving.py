@@ -236,9 +236,8 @@ async def listening(
     is taken, or a certificate cannot be used.
     """
     used = await certificate.read()
+    context = _usable(certificate)
     server = BoundedServer(handler, budget, trusts)
-    door = Door(budget, server.protocol)
-    door.tls = _usable(certificate)
     sockets = _sockets(certificate.where.host, certificate.where.port, certificate.name)
 
     async def renew() -> None:
@@ -255,13 +254,27 @@ async def listening(
             except Exception:
                 log.exception("certificates not renewed")
 
+    async with opened(server, budget, sockets, END_SECONDS, context) as door, meanwhile(renew()):
+        yield sockets[0].getsockname()[1]
+
+
+@asynccontextmanager
+async def opened(
+    server: BoundedServer,
+    budget: Budget,
+    sockets: Sequence[socket.socket],
+    seconds: float,
+    tls: ssl.SSLContext | None = None,
+) -> AsyncIterator[Door]:
+    """Let clients in while the context lasts; at its end requests under way have so many seconds."""
+    door = Door(budget, server.protocol)
+    door.tls = tls
     await door.open(sockets)
     try:
-        async with meanwhile(renew()):
-            yield sockets[0].getsockname()[1]
+        yield door
     finally:
         server.pre_shutdown()
-        await server.shutdown(END_SECONDS)
+        await server.shutdown(seconds)
         await door.close()
 
 

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from muster.page.server import UI
 from muster.page.viewers import HTTPS as PAGE_PORT
 from muster.permissions import SERVICE_ACCOUNTS
 from services.audit.server import HTTPS as AUDIT_PORT
@@ -102,11 +103,11 @@ def page() -> str:
         f"- {title}: {', '.join(_code(kind.resource.plural, kind.resource.group) for kind in among)}"
         for title, among in every.items()
     )
-    all_ports = (HEALTH, HISTORY_PORT, AUDIT_PORT, PROGRESS_PORT, PAGE_PORT)
+    all_ports = (HEALTH, HISTORY_PORT, AUDIT_PORT, PROGRESS_PORT, PAGE_PORT, UI)
     (head,) = {each.head_seconds for each in all_ports}
     ports = "\n".join(
-        f"- `{each.port}`, reached by {each.reached_by}: {each.connections} places, {each.strangers} for unknown "
-        f"clients, {each.of_one} of an address, {each.of_network} of a network; head {each.head_bytes} "
+        f"- `{each.port}`, reached by {each.reached_by}: {each.connections} places, unknown "
+        f"{each.strangers}, an address {each.of_one}, a network {each.of_network}; head {each.head_bytes} "
         f"({min(each.head_bytes, STRANGERS_BYTES)}), body {each.body_bytes}"
         for each in all_ports
     )

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -13,13 +13,12 @@ import aiohttp
 import msgspec
 import pytest
 import pytest_asyncio
-from aiohttp import web
 from yarl import URL
 
-from muster.page import docs
+from muster.page import docs, server
 from muster.page.drawing import Drawing, Sketch, drawn
-from muster.page.following import BEAT_SECONDS, OF_ONE, Bounds, Places, View, end
-from muster.page.server import running, secret_of
+from muster.page.following import BEAT_SECONDS, OF_ONE, View, end
+from muster.page.server import UI, secret_of, serving
 from shared.errors import Refused
 from shared.eventlog.subject import Subject
 from shared.frameworks.kinds import BUILT_IN
@@ -284,25 +283,35 @@ async def test_changes_come_without_a_question(browser: aiohttp.ClientSession, a
         assert found["trouble"] == ""
 
 
-async def test_a_job_whose_tab_was_closed_has_no_reader_at_once(memory: Memory):
+async def test_a_job_whose_tab_was_closed_has_no_reader_at_once(memory: Memory, monkeypatch: pytest.MonkeyPatch):
     memory.add("resnet", *a_running_job(2))
-    view = View(memory, "", Bounds(Places(1, 1)))
+    views = list[View]()
 
-    @asynccontextmanager
-    async def anyone(_: Any) -> AsyncIterator[View]:
-        yield view
+    class Kept(View):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            views.append(self)
 
-    async with running(anyone) as runner, aiohttp.ClientSession() as browser:
-        await (site := web.TCPSite(runner, "127.0.0.1", 0)).start()
-        async with browser.get(f"http://127.0.0.1:{runner.addresses[0][1]}/-/{RESNET}/news") as stream:
+    monkeypatch.setattr(server, "View", Kept)
+    async with serving(memory, "", port=0, secret=SECRET) as address, aiohttp.ClientSession() as browser:
+        async with browser.get(f"{address}{RESNET}/news") as stream:
             await told(stream)
-            [(_, job)] = view._bounds.jobs._things.values()
+            [(_, job)] = views[0]._bounds.jobs._things.values()
             assert job.readers == 1
         async with asyncio.timeout(BEAT_SECONDS / 3):
             while job.readers:
                 await asyncio.sleep(0.05)
-        await site.stop()
-    await view.close()
+
+
+async def test_the_port_on_this_machine_has_a_budget(browser: aiohttp.ClientSession, address: str):
+    at = URL(address)
+    crowd = [await asyncio.open_connection(at.host, at.port) for _ in range(UI.of_one + 8)]
+    async with browser.get(address, headers={"Content-Encoding": "gzip", "Content-Length": "9"}) as answer:
+        assert answer.status == 415
+    await asyncio.sleep(0.2)
+    assert sum(not reader.at_eof() for reader, _ in crowd) <= UI.of_one
+    for _, writer in crowd:
+        writer.transport.abort()
 
 
 async def test_hostile_words_stay_words_without_scripts(browser: aiohttp.ClientSession, address: str, memory: Memory):

@@ -7,7 +7,7 @@ import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -20,7 +20,7 @@ from services.history.server import HTTPS as HISTORY
 from shared.ports import free_port
 from shared.process import bounds, serving
 from shared.process.bounds import RECEIVED, Budget, Client, Door, address_of, sockets_at
-from shared.process.http import STRANGERS_BYTES, BoundedServer, Connection, Handler, know, send
+from shared.process.http import STRANGERS_BYTES, Asked, BoundedServer, Connection, Handler, know, send
 from shared.process.serving import HEALTH, Certificate, Report, listening, probes
 from shared.process.settings import HttpsPort
 from tests.security.authority import Authority
@@ -487,6 +487,63 @@ def test_a_known_client_that_was_answered_makes_room(
                 writer.transport.abort()
 
     run(ask())
+
+
+HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
+"""The beginning of a TLS handshake."""
+
+
+@pytest.mark.parametrize("sent", [b"", HELLO])
+async def test_half_a_handshake_is_cut_off_and_gives_back_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: bytes
+):
+    monkeypatch.setattr(bounds, "LOOK_SECONDS", 0.1)
+    budget = msgspec.structs.replace(LARGE, of_one=2, patience=60.0, head_seconds=2.0)
+
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(text="heard")
+
+    async with a_tls_port(tmp_path, budget, handle, "stranger") as (port, shown), asyncio.timeout(20):
+        halves = [await asyncio.open_connection("127.0.0.1", port) for _ in range(budget.of_one)]
+        for _, writer in halves:
+            writer.write(sent)
+        for reader, _ in halves:
+            with suppress(ConnectionError):
+                assert await reader.read() == b""
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=shown)
+        writer.write(get("/"))
+        assert (await reader.readuntil(b"heard")).startswith(b"HTTP/1.1 200")
+        for _, each in ((reader, writer), *halves):
+            each.transport.abort()
+
+
+@pytest.mark.parametrize("opened", [a_port, lambda: an_aiohttp_port(asyncio.Event())], ids=["probes", "aiohttp"])
+async def test_what_a_crowd_held_is_given_back_when_it_leaves(
+    opened: Callable[[], AbstractAsyncContextManager[int]], crowd: list[socket.socket]
+):
+    def held() -> int:
+        return sum(isinstance(each, Client | Asked | Connection) for each in gc.get_objects())
+
+    async with opened() as port:
+        gc.collect()
+        before = held()
+        gc.disable()
+        try:
+            for number in range(100):
+                each = socket.create_connection(("127.0.0.1", port), source_address=(f"127.0.0.{5 + number % 20}", 0))
+                each.sendall(get("/", "X: " + "x" * (HEALTH.head_bytes - 99))[:-2])
+                crowd.append(each)
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(0.2)
+            assert held() >= before + 2 * LARGE.connections
+            for each in crowd:
+                each.close()
+            async with asyncio.timeout(5):
+                # The loop that looks at clients may have one.
+                while held() > before + 1:
+                    await asyncio.sleep(0.1)
+        finally:
+            gc.enable()
 
 
 async def test_a_client_that_left_while_it_was_asked_about_keeps_no_place():
