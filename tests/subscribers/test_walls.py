@@ -6,7 +6,7 @@ Each is tried as an attacker would, with the password for all events and with th
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import aclosing, suppress
+from contextlib import AsyncExitStack, aclosing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,24 @@ from nats.errors import Error as NatsError
 from nats.js.errors import APIError
 
 from shared.eventlog import api
-from shared.eventlog.account import ADMIN, LOG_API, MAX_CONSUMERS, RELAY, STREAM, Copy
+from shared.eventlog.account import (
+    ACCOUNT,
+    ADMIN,
+    LOG_API,
+    MAX_CONNECTIONS,
+    MAX_CONSUMERS,
+    RELAY,
+    STREAM,
+    USERS,
+    Copy,
+    accounts,
+    accounts_of_copies,
+)
 from shared.eventlog.connection import Connection
+from shared.eventlog.server import LIMITS_OF_COPIES
 from shared.eventlog.streams import STREAMS
 from shared.eventlog.subscribers import INACTIVE_SECONDS
+from shared.ports import HOST
 from tests.kit.nats import READY, a_decision, at, connected
 from tests.kit.subscribers import ALL, TEAM_A, TEAM_B, Log, a_log_for_subscribers, stranger, write
 
@@ -247,3 +261,45 @@ async def test_a_consumer_has_at_most_as_much_under_way_as_any_client_asks_for(s
         assert refused["error"]["description"] == "consumer max ack pending exceeds system limit of 524288"
         usual = await ask(client, "CONSUMER.CREATE.JOBS.usual", consumer("usual", ack_policy="explicit"))
         assert usual["config"]["max_ack_pending"] == 1000
+
+
+async def heard(server: Log, copy: Copy, lines: list[str]) -> list[str]:
+    """What a connection of this subscriber hears after these lines, until its `PING` is answered or it is closed."""
+    reader, writer = await asyncio.open_connection(HOST, server.copies.port)
+    login = {"user": copy.user, "pass": server.copies.users[copy.user], "verbose": False}
+    writer.write("\r\n".join((f"CONNECT {json.dumps(login)}", *lines, "PING", "")).encode())
+    found = list[str]()
+    async with asyncio.timeout(READY):
+        await reader.readline()
+        while found[-1:] != ["PONG"] and (line := (await reader.readline()).decode().strip()):
+            found.append(line)
+    writer.transport.abort()
+    return found
+
+
+async def test_a_subscriber_has_so_many_connections_and_others_notice_nothing(server: Log, copy: Copy):
+    async with AsyncExitStack() as held:
+        for _ in range(MAX_CONNECTIONS):
+            await held.enter_async_context(stranger(server, copy.user))
+        assert await heard(server, copy, []) == ["-ERR 'maximum account active connections exceeded'"]
+        assert await heard(server, TEAM_B, []) == ["PONG"]
+
+
+async def test_a_connection_of_a_subscriber_has_so_many_subscriptions(server: Log, copy: Copy):
+    most = [f"SUB _INBOX.{number} {number}" for number in range(LIMITS_OF_COPIES["max_subscriptions"])]
+    assert await heard(server, copy, most) == ["PONG"]
+    [refused, *_] = await heard(server, copy, [*most, "SUB _INBOX.more more"])
+    assert refused == "-ERR 'maximum subscriptions exceeded'"
+
+
+def test_every_account_has_limits():
+    """But for those of the administrator and of the streams, which have no other users."""
+    subscribers = dict.fromkeys((ALL.user, TEAM_A.user), "secret")
+    for table in (accounts(dict.fromkeys(USERS, "secret")), accounts_of_copies(subscribers)):
+        for name, account in table.items():
+            users = [user["user"] for user in account.get("users", ())]
+            assert (account.get("limits", {}).keys() == {"max_connections", "max_subscriptions"}) == (
+                users not in ([], [ADMIN])
+            ), name
+            # A JetStream without limits has no users whom it serves, or the administrator alone.
+            assert name == ACCOUNT or account.get("jetstream", {"max_consumers": 0})["max_consumers"] <= MAX_CONSUMERS
