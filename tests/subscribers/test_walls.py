@@ -292,6 +292,28 @@ async def test_a_connection_of_a_subscriber_has_so_many_subscriptions(server: Lo
     assert refused == "-ERR 'maximum subscriptions exceeded'"
 
 
+async def test_a_subscriber_that_reads_nothing_is_cut_off(server: Log, copy: Copy):
+    large, number, times = 200_000, 30, 7
+    asked = json.dumps({"seq": 1, "batch": 100})
+    await write(server, number, body=b'{"x":"%s"}' % (b"x" * large))
+    await copied(server)
+    question = f"PUB $JS.API.DIRECT.GET.JOBS _INBOX.x {len(asked)}\r\n{asked}\r\n"
+    login = {"user": copy.user, "pass": server.copies.users[copy.user], "verbose": False, "headers": True}
+    reader, writer = await asyncio.open_connection(HOST, server.copies.port)
+    writer.write(f"CONNECT {json.dumps(login)}\r\nSUB _INBOX.x 1\r\n{question * times}".encode())
+    # NATS would wait ten seconds for a client that reads, and keep 64 MB for it.
+    writer.transport.pause_reading()  # type: ignore[attr-defined]
+    await asyncio.sleep(4)
+    writer.transport.resume_reading()  # type: ignore[attr-defined]
+    got = 0
+    async with asyncio.timeout(READY):
+        with suppress(ConnectionError):
+            while part := await reader.read(2**20):
+                got += len(part)
+    writer.transport.abort()
+    assert got < number * large * times / 2
+
+
 def test_every_account_has_limits():
     """But for those of the administrator and of the streams, which have no other users."""
     subscribers = dict.fromkeys((ALL.user, TEAM_A.user), "secret")
