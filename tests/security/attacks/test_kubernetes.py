@@ -2,12 +2,14 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
 import aiohttp
 import pytest
 import pytest_asyncio
+import yaml
 
 from devcluster.cluster import ADMIN
 from devcluster.controlplane import ControlPlane
@@ -18,6 +20,7 @@ from shared.cluster.kinds import NAMESPACES
 from shared.cluster.kube import KubeCluster
 from shared.cluster.scope import ACCOUNTS, OPTED_IN
 from shared.frameworks.framework import metadata, owner_reference, slot_labels
+from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.scale_requests import SCALEINS
 from shared.frameworks.training_job import TRAININGJOB, TRAININGJOBS
 from shared.installation.permissions import Powers
@@ -25,6 +28,7 @@ from shared.job.naming import HOSTS_VERSION, JOB_UID, JobKey, Slot, Uid
 from tests.kit.clusters import define
 from tests.kit.nats import until
 from tests.kit.operator import a_job, a_request
+from tests.kit.published import PUBLISHED
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
 
@@ -41,7 +45,7 @@ MERGE = {"Content-Type": "application/merge-patch+json"}
 
 ASKS = [
     {
-        "apiGroups": ["kai.alibabacloud.com", "trainer.kubeflow.org", "mpba.fbk.eu"],
+        "apiGroups": sorted({kind.resource.group for kind in BUILT_IN}),
         "resources": ["*"],
         "verbs": ["create"],
     }
@@ -560,6 +564,21 @@ async def test_an_account_is_seen_in_every_kind(world: World, api: str, kind: st
     await world.refused("ben", "POST", path, asked("builder"), why="the right to impersonate it")
     await world.allowed("ben", "POST", path, asked("trainer"))
     await world.allowed("ben", "POST", path, asked("default"))
+
+
+async def test_published_examples_pass_for_whoever_may_make_their_pods(world: World):
+    files = sorted((Path(__file__).parents[3] / "examples").glob("*/*.yaml"))
+    ours = [each for file in files for each in yaml.safe_load_all(file.read_text())]
+    tried = set[str]()
+    for document in (*(example.manifest for example in PUBLISHED), *ours):
+        if (kind := BUILT_IN.find(document["apiVersion"], document["kind"])) is not None:
+            tried.add(kind.resource.plural)
+            path = world.at(kind.resource.plural, api=f"/apis/{document['apiVersion']}") + "?dryRun=All"
+            job = of_tenant(document, world.namespace)
+            await world.refused("ana", "POST", path, job, why="the right to create pods in")
+            await world.allowed("ben", "POST", path, job)
+    # Those refer to runtimes, and stand in the test above.
+    assert tried == {kind.resource.plural for kind in BUILT_IN} - {"trainjobs"}
 
 
 async def judged(world: World, path: str, document: Document) -> bool:
