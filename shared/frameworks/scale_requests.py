@@ -259,6 +259,9 @@ def waiting_for(job: Job, request: Request) -> str:
     """Why a pending request waits; empty if it is the next."""
     if job.key.uid == NO_UID:
         return request.problems[0].reason if request.problems else "JobNotFound"
+    if job.deleting:
+        # A job that comes under its name may take a request that the job does not own.
+        return reasons.JOB_DELETING
     if waits_for_turn(request.problems):
         return OVER_BUDGET
     if job.scaling.open or job.leaving:

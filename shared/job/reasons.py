@@ -27,6 +27,7 @@ BELOW_MINIMUM = "BelowMinimum"
 DEADLINE_EXCEEDED = "DeadlineExceeded"
 DISRUPTED = "Disrupted"
 HOSTS_NOT_WRITTEN = "HostsNotWritten"
+JOB_DELETING = "JobDeleting"
 JOB_FINISHED = "JobFinished"
 JOB_GONE = "JobGone"
 JOB_RESTARTED = "JobRestarted"
@@ -263,6 +264,7 @@ REQUESTS = {
     "HistoryLost": Reason("it was under way in a history that was lost", final=FINAL),
     HOSTS_NOT_WRITTEN: Reason("the hosts files were not in place within the timeout", final=FINAL),
     "InvalidEnvironment": Reason("a value of its environment is not in the request", final=FINAL),
+    JOB_DELETING: Reason("the job is being deleted"),
     JOB_FINISHED: Reason("the job is over", final=FINAL),
     JOB_GONE: Reason("the job is gone", final=FINAL),
     "JobNotFound": Reason(

@@ -3,11 +3,12 @@
 import pytest
 
 from services.scaler.core.effects import OwnRequest
+from shared.frameworks.scale_requests import waiting_for
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import ScaleAccepted, ScaleCancelled, ScaleRejected
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned
 from shared.job.events.status import JobRestarting, JobRunning, JobSucceeded, JobSuspending
-from shared.job.events.watcher import JobGone, ScaleRequested
+from shared.job.events.watcher import JobDeleting, JobGone, ScaleRequested
 from shared.job.naming import Uid
 from shared.job.spec import WORKER, Problem
 from shared.job.steps import Record
@@ -214,3 +215,13 @@ def test_a_worker_that_is_about_to_be_replaced_is_no_reason_to_let_go_of_more_th
 def test_a_request_that_waits_hears_no_more_from_a_job_that_is_gone():
     steps = given(*a_running_job(), scale_out(1), JobGone()).steps(scaler)
     assert not any(isinstance(step, Record) for step in steps)
+
+
+def test_a_job_that_finalizers_keep_in_deletion_ends_the_request_that_was_under_way_and_says_so_to_those_that_wait():
+    kept = JobDeleting(version=9, finalizers=("example.com/hold",))
+    begun = [*a_running_job(workers=2), *scaling_out(2, 3)]
+    cancelled = ScaleCancelled(request=R1, reason="JobDeleting", released=(workers(2, 3),))
+    given(*begun, kept).then(scaler, Record(cancelled))
+    story = given(*begun, kept, cancelled, scale_out(1, request=R2, owned=False))
+    story.then_nothing(scaler)
+    assert waiting_for(story.job, story.job.scaling.requests[R2]) == "JobDeleting"

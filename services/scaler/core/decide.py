@@ -146,14 +146,21 @@ def _of_queue(job: Job, policy: Policy) -> list[Step]:
 
 
 def after_the_end(job: Job) -> list[Step]:
-    """After the job's end: cancel the open request, and reject the waiting ones in their order."""
+    """After the job's end: cancel the open request, and reject the waiting ones in their order.
+
+    Those of a job that is deleted wait: a job that comes under its name may take them.
+    """
     request = job.scaling.open_request
-    reason = reasons.JOB_GONE if job.resource.gone else reasons.JOB_FINISHED
-    because = Cause(job.resource.gone) if job.resource.gone else causes.of_interruption(job)
+    if job.resource.gone:
+        reason, because = reasons.JOB_GONE, Cause(job.resource.gone)
+    elif job.resource.deletion is not None:
+        reason, because = reasons.JOB_DELETING, Cause(job.resource.deletion.sequence)
+    else:
+        reason, because = reasons.JOB_FINISHED, causes.of_interruption(job)
     if request is not None:
         return _cancelled(request, reason, because)
     waiting = job.scaling.next_request
-    if waiting is None or job.resource.gone:
+    if waiting is None or job.resource.gone or job.deleting:
         return []
     if _ownable(job, waiting):
         return _own(job, waiting)
@@ -227,9 +234,7 @@ def decide(job: Job, policy: Policy) -> list[Step]:
         return []
     if job.resource.gone:
         return [*after_the_end(job), *membership.leftover(job)]
-    if job.deleting:
-        return []
-    if job.over:
+    if job.over or job.deleting:
         return after_the_end(job)
     steps = [*membership.next_steps(job, policy), *membership.disrupted_released(job), *_of_queue(job, policy)]
     return [*steps, *scale.size_written(job)]
