@@ -145,6 +145,8 @@ class Departure(msgspec.Struct, frozen=True, gc=False):
     """The version of the first hosts files without the worker."""
     drain: int
     """Seconds that the worker gets once those files are in place."""
+    pod: Uid = Uid("")
+    """Its pod at that time; empty if there was none."""
     seen: int = 0
     """The sequence at which those files were seen in place; 0 before."""
 
@@ -169,8 +171,12 @@ class Members(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Workers that left the hosts files for any reason; may have entries of released slots."""
     written: int = 0
     """The sequence at which this version was seen in the cluster; 0 before."""
+    edited: int = 0
+    """The sequence at which another client was seen to have changed the files of this version; 0 before."""
     grew: At | None = None
-    """When the newest hosts files of this attempt with more workers than those before them were published."""
+    """When the newest hosts files of this attempt were published that have more workers than those before them, or
+    replace files that another client had changed.
+    """
 
 
 Membership = Unknown | Members

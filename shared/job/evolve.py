@@ -322,8 +322,9 @@ def _children_observed(job: Job, event: watcher.ChildrenObserved, at: At) -> Job
         # A ConfigMap may be the copy of a runtime, which another effect makes.
         made = [effect for effect in made if effect != "WriteHosts"]
     queued = at.sequence if any(_is_answer(job, child) for child in event.children) else job.objects.queued
+    before = job.hosts
     job = with_success(with_objects(job, children=children, queued=queued), *made)
-    return requests.seen(_written(job, at), at)
+    return requests.seen(_written(_edited(job, before, at), at), at)
 
 
 def _is_answer(job: Job, child: ChildView) -> bool:
@@ -331,6 +332,15 @@ def _is_answer(job: Job, child: ChildView) -> bool:
     known = job.objects.children.get((child.kind, child.name))
     before = known.workload if known is not None and known.uid == child.uid else None
     return child.workload is not None and (before is None or before.answer != child.workload.answer)
+
+
+def _edited(job: Job, before: ChildView | None, at: At) -> Job:
+    """Note that another client changed the newest hosts files, of which Muster writes each version once."""
+    members, now = job.membership, job.hosts
+    if not isinstance(members, Members) or before is None or now is None or before.uid != now.uid:
+        return job
+    again = before.version < now.version and before.hosts == now.hosts == members.version
+    return replace(job, membership=replace(members, edited=at.sequence)) if again and now.hosts else job
 
 
 def _written(job: Job, at: At) -> Job:

@@ -48,8 +48,11 @@ def departed(job: Job, event: HostsPublished) -> Mapping[Slot, Departure]:
     if not left and not departures:
         return departures
     kept = {slot: departure for slot, departure in departures.items() if slot in job.attempt.slots}
-    slots = map(job.attempt.worker_slot, left)
-    return {**kept, **dict.fromkeys(slots, Departure(event.version, event.drain))}
+    pods = job.worker_pods() if left else {}
+    for index in left:
+        pod = pods[index].uid if index in pods else Uid("")
+        kept[job.attempt.worker_slot(index)] = Departure(event.version, event.drain, pod=pod)
+    return kept
 
 
 def departures_seen(job: Job, at: At) -> Job:
@@ -179,7 +182,7 @@ def hosts_published(job: Job, event: HostsPublished, at: At) -> Job:
     before, members = job.membership, indices(event.members)
     grew = None
     if isinstance(before, Members):
-        grew = at if len(members) > len(before.indices) else before.grew
+        grew = at if before.edited or len(members) > len(before.indices) else before.grew
     membership = Members(
         version=event.version,
         indices=members,

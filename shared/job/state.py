@@ -351,6 +351,11 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return self.membership.departures if isinstance(self.membership, Members) else {}
 
     @property
+    def hosts_edited(self) -> int:
+        """The sequence at which another client was seen to have changed the newest hosts files; 0 if none did."""
+        return self.membership.edited if isinstance(self.membership, Members) else 0
+
+    @property
     def about_to_leave(self) -> SortedSet[Slot]:
         """The workers that the open request removes, while the hosts files still list them."""
         request = self.scaling.open_request

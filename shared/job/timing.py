@@ -93,12 +93,12 @@ def _of_notices(job: Job) -> Iterator[Timer]:
 
 def _of_capacity(job: Job) -> Iterator[Timer]:
     elasticity = job.elasticity
-    if elasticity is None or job.over or job.between_attempts:
+    if job.over or job.between_attempts:
         return
-    if (settles := capacity.settles_since(job)) and elasticity.settle_seconds:
+    if elasticity is not None and elasticity.settle_seconds and (settles := capacity.settles_since(job)):
         yield Timer(settles, timers.SETTLE, elasticity.settle_seconds)
     if (grew := capacity.grew(job)) is not None:
-        yield promise(grew, timers.GROW, elasticity.grow_seconds)
+        yield promise(grew, timers.GROW, capacity.grow_seconds(job))
 
 
 def _of_stuck_pods(job: Job) -> Iterator[Timer]:

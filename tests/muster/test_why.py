@@ -39,6 +39,7 @@ from shared.job.events.status import (
     JobSuspending,
 )
 from shared.job.events.watcher import (
+    ChildrenObserved,
     DisruptionNoticed,
     HistoryBroken,
     HistoryDisputed,
@@ -373,6 +374,17 @@ def test_an_event_that_cannot_be_the_cause_is_none(named: int):
     events = [*a_running_job(2), pods(launcher(version=50, phase="Failed", exits=exited(1)))]
     causes = causes_of(*events, JobFailed(reason="TrainingJobFailed", because=named))
     assert UNRECORDED in said(causes)
+
+
+def test_hosts_files_are_published_again_because_another_client_changed_them():
+    (child,) = hosts_file(1).children
+    edited = ChildrenObserved(children=(replace(child, version=child.version + 1),))
+    events = [*a_running_job(2), edited]
+    causes = causes_of(*events, replace(published(2, 0, 1), because=len(events)))
+    told = causes.find(len(events) + 1)
+    assert told is not None
+    assert told.cause is not None
+    assert told.cause.text == "another client changed the hosts files of version 1"
 
 
 def test_a_worker_whose_exit_was_seen_before_its_phase_is_told_of_by_its_exit():

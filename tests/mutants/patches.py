@@ -34,6 +34,7 @@ ACTS = "shared/runtime/acts.py"
 APPENDS = "shared/runtime/appends.py"
 ASKING = "services/watcher/asking.py"
 CACHE = "services/watcher/core/cache.py"
+CAPACITY = "shared/job/policies/capacity.py"
 CLOCK = "services/watcher/core/clock.py"
 TIMING = "shared/job/timing.py"
 CONTRACT = "tests/contract/test_eventlog.py"
@@ -49,6 +50,7 @@ EFFECTS_QUEUE = "shared/runtime/queue.py"
 LIMITER = "shared/flow.py"
 LAUNCHER_COMMANDS = "services/scaler/launcher_commands.py"
 REPLACEMENT = "shared/job/policies/replacement.py"
+MEMBERSHIP = "services/scaler/core/membership.py"
 OBSERVE = "services/watcher/core/observe.py"
 PODS = "shared/job/evolve_pods.py"
 SCALER_DECIDE = "services/scaler/core/decide.py"
@@ -727,6 +729,21 @@ PATCHES = (
         "one pod is bulk work",
         ((EFFECTS_QUEUE, "for item in bulk}) > 1:", "for item in bulk}) > 0:"),),
         ("tests/service/test_fairness.py",),
+    ),
+    Patch(
+        "a worker joins again each time that its node is back",
+        ((CAPACITY, "    back = _come_back(job)\n", "    back = set[int]()\n"),),
+        ("tests/scaler/test_lost_nodes.py", "tests/service/test_capacity.py"),
+    ),
+    Patch(
+        "hosts files that another client changed stay",
+        ((MEMBERSHIP, "bool(job.hosts_edited) and capacity.may_grow(job)", "False"),),
+        ("tests/service/test_hosts_files.py",),
+    ),
+    Patch(
+        "hosts files are put right for each change of another client",
+        ((MEMBERSHIP, "bool(job.hosts_edited) and capacity.may_grow(job)", "bool(job.hosts_edited)"),),
+        ("tests/service/test_hosts_files.py",),
     ),
     Patch(
         "a pod that was made again wakes no job",

@@ -336,11 +336,12 @@ async def test_a_pod_that_never_ends_on_a_dead_node_is_not_waited_for(world: Wor
     assert world.status(TRAININGJOBS, "resnet")["phase"] == "Restarting"
 
 
-async def test_on_a_node_that_flaps_a_worker_joins_again_no_more_often_than_the_job_says(world: World):
+@pytest.mark.parametrize("elastic", [True, False])
+async def test_on_a_node_that_flaps_a_worker_joins_again_no_more_often_than_growth_may(elastic: bool, world: World):
     for node in (SILENT, OTHER):
         world.store.create(NODES, "", {"metadata": {"name": node}, "spec": {}})
     world.homes = {f"resnet-{name}": OTHER for name in ("launcher", "worker-1")}
-    world.apply(TRAININGJOBS, a_job(workers=2, least=1, growSeconds=GROW))
+    world.apply(TRAININGJOBS, a_job(workers=2, least=1, growSeconds=GROW) if elastic else a_training_job(workers=2))
     await world.running()
     for turn in range(100):
         condition_of_the_node(world, ("Unknown", "True")[turn % 2])

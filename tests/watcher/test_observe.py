@@ -524,11 +524,21 @@ class TestChildren:
     def test_new_ones_are_said_together_and_once(self):
         assert self.watching().settle() == [ChildrenObserved(children=(self.CONFIG, self.SERVICE))]
 
-    def test_of_a_config_map_the_version_inside_is_news(self):
+    def test_hosts_files_that_were_written_again_are_news_and_those_of_a_job_that_is_over_are_not(self):
         watching = self.watching()
         watching.settle()
-        watching.show_child(replace(self.CONFIG, version=7))
+        watching.show_child(replace(self.SERVICE, version=7))
         assert watching.seen() == []
+        edited = replace(self.CONFIG, version=7)
+        watching.show_child(edited)
+        assert watching.settle() == [ChildrenObserved(children=(edited,))]
+        watching.fold(KEY, JobFailed(reason="LauncherLost"))
+        watching.show_child(replace(self.CONFIG, version=8))
+        assert watching.seen() == []
+
+    def test_of_hosts_files_the_version_inside_is_news(self):
+        watching = self.watching()
+        watching.settle()
         newer = replace(self.CONFIG, version=8, hosts=2)
         watching.show_child(newer)
         assert watching.settle() == [ChildrenObserved(children=(newer,))]

@@ -22,7 +22,7 @@ from shared.job.naming import HOSTS_VERSION, JobKey, Slot, Uid, WorkerName, conf
 from shared.job.policies import capacity, nodes, replacement
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER, JobSpec
-from shared.job.state import Job, needed_workers
+from shared.job.state import Job
 from shared.job.steps import Record, Step
 from shared.job.timers import DISRUPTION_DRAIN, passed
 from shared.job.views import PodView, alive, ranges, spans
@@ -77,7 +77,8 @@ def next_steps(job: Job, policy: Policy) -> list[Step]:
         return []
     wanted = next_members(job)
     steps: list[Step] = []
-    if not isinstance(wanted, Unknown) and (wanted != _published(job) or _unwritten(job) or _overtaken(job)):
+    anew = _unwritten(job) or _overtaken(job) or _edited(job)
+    if not isinstance(wanted, Unknown) and (wanted != _published(job) or anew):
         doomed = {slot.index for slot in disrupted(job)}
         # Without hosts files no launcher learns of the drain, and one that has no node uses no worker.
         drains = job.spec.handling.hosts_files and not capacity.yields(job) and doomed & (job.listed_workers - wanted)
@@ -91,7 +92,8 @@ def _because_changed(job: Job, wanted: SortedSet[int]) -> Cause:
     changed = map(job.attempt.worker_slot, wanted ^ job.listed_workers)
     limits = [limit for uid in job.pods.notices for limit in nodes.may_stay(job, uid)]
     over = [causes.timer(job, at.sequence, nodes.notice_timer(seconds)) for at, seconds in limits]
-    return causes.newest(causes.of_beginning(job), causes.of_pods(job, changed), over)
+    pods = causes.of_pods(job, changed)
+    return causes.newest(causes.of_beginning(job), pods, over, Cause(job.hosts_edited))
 
 
 def next_members(job: Job, joining: Sequence[int] = ()) -> SortedSet[int] | Unknown:
@@ -126,9 +128,7 @@ def next_members(job: Job, joining: Sequence[int] = ()) -> SortedSet[int] | Unkn
     others = (slot for slot in workers - doomed - nodes.silent(job) if slot.index not in known)
     come = [slot.index for slot in others if slot not in arriving and ready(pods.get(slot.index))]
     certain = len(kept) + len(announced) + len(joining)
-    if not capacity.may_grow(job):
-        # Below its minimum a job does not train, and then joining is no growth.
-        come = come[: max(needed_workers(job) - certain, 0)]
+    come = capacity.may_join(job, come, certain)
     if not capacity.is_enough(job, certain + len(come)):
         return Unknown()
     if not announced or len(kept) + len(come) >= min(job.scaling.size, len(job.listed_workers)):
@@ -182,6 +182,11 @@ def _unwritten(job: Job) -> bool:
 def _overtaken(job: Job) -> bool:
     """True if the cluster's hosts files are newer than this history's: a lost history wrote them."""
     return job.hosts is not None and job.hosts.hosts > job.membership.version
+
+
+def _edited(job: Job) -> bool:
+    """True if another client changed the newest hosts files, and the last such change is not just put right."""
+    return bool(job.hosts_edited) and capacity.may_grow(job)
 
 
 def ready(pod: PodView | None) -> bool:

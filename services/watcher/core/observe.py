@@ -286,6 +286,12 @@ def _changed(job: Job, cache: Cache, pod: PodView) -> bool:
     return newer(pod, known) and recorded_part(pod) != recorded_part(known)
 
 
+def _is_news(job: Job, child: ChildView, known: ChildView) -> bool:
+    """True if a child says something else; Muster writes hosts files of a version once, so that another write does."""
+    written = bool(child.hosts) and not job.over
+    return written or (child.hosts, child.workload) != (known.hosts, known.workload)
+
+
 def _children(job: Job, cache: Cache) -> Iterator[Fact]:
     now = cache.children_of(job.key)
     changed = tuple(
@@ -293,11 +299,7 @@ def _children(job: Job, cache: Cache) -> Iterator[Fact]:
         for at, shown in sorted(now.items())
         if not cache.children[shown.kind].outdated
         and (child := cache.recordable(shown, known := job.objects.children.get(at))) is not None
-        and (
-            known is None
-            or known.uid != child.uid
-            or (child.version > known.version and (child.hosts, child.workload) != (known.hosts, known.workload))
-        )
+        and (known is None or known.uid != child.uid or (child.version > known.version and _is_news(job, child, known)))
     )
     for some in _batches(changed):
         yield watcher.ChildrenObserved(children=some, epoch=cache.epoch)

@@ -13,7 +13,7 @@ from shared.job.naming import Slot
 from shared.job.policies import nodes, quota
 from shared.job.scaling import Request
 from shared.job.sorted_set import SortedSet
-from shared.job.spec import WORKER, Elasticity
+from shared.job.spec import GROW_SECONDS, WORKER, Elasticity
 from shared.job.state import Job, needed_workers
 from shared.job.timers import GROW, SETTLE, passed
 from shared.job.views import UNSCHEDULABLE, PodView, alive, occupies
@@ -61,18 +61,48 @@ def settles_since(job: Job) -> int:
     return next((known.since.sequence for known in reached), 0)
 
 
+def may_join(job: Job, come: list[int], others: int) -> list[int]:
+    """Those of these workers that may join that many `others` now.
+
+    Workers of a job with elasticity join together, and not more often than it says; of any other job only those wait
+    that come back, as on a node that is lost and found again and again.
+    """
+    if may_grow(job):
+        return come
+    if job.elasticity is not None:
+        # Below its minimum a job does not train, and then joining is no growth.
+        return come[: max(needed_workers(job) - others, 0)]
+    back = _come_back(job)
+    first = [index for index in come if index not in back]
+    return first if first or others else come
+
+
 def may_grow(job: Job) -> bool:
-    """True if workers may join: those of a job with elasticity join together, and not more often than it says."""
+    """True if hosts files may be published for which no loss asks."""
     since = grew(job)
     return since is None or passed(job, since.sequence, GROW)
 
 
+def grow_seconds(job: Job) -> int:
+    """The shortest time between two such hosts files, in seconds."""
+    return job.elasticity.grow_seconds if job.elasticity is not None else GROW_SECONDS
+
+
 def grew(job: Job) -> At | None:
-    """When workers joined from which on the time to the next that join counts; None if they may join at once."""
-    spec, elasticity = job.spec, job.elasticity
-    if spec is None or elasticity is None or not elasticity.grow_seconds or not spec.handling.hosts_files:
+    """When hosts files were published from which on the time to the next counts; None if these may come at once."""
+    members = job.membership
+    if job.spec is None or not job.spec.handling.hosts_files or not isinstance(members, Members):
         return None
-    return job.membership.grew if isinstance(job.membership, Members) else None
+    if members.grew is None or not grow_seconds(job):
+        return None
+    return members.grew if job.elasticity is not None or members.edited or _come_back(job) else None
+
+
+def _come_back(job: Job) -> set[int]:
+    """The workers that are no members, and whose pods were before."""
+    left = {slot.index: departure.pod for slot, departure in job.departures.items() if departure.pod}
+    listed, pods = job.listed_workers, job.worker_pods() if left else {}
+    return {index for index in left if index not in listed and index in pods and pods[index].uid == left[index]}
 
 
 def given_back(job: Job) -> SortedSet[Slot]:

@@ -172,6 +172,8 @@ class Causes(Links):
                 hosts = sentences.hosts_of(event, before)
                 if hosts > (before.hosts.hosts if before.hosts is not None else 0):
                     self._in_place(hosts, here.says(f"the hosts files of version {hosts} are in place", self._files()))
+                elif hosts and self.job.hosts_edited == here.sequence:
+                    self._keep(here.says(f"another client changed the hosts files of version {hosts}"))
                 if sentences.of_workloads(event, before):
                     self._keep(here)
             case watcher.ScaleRequested():
