@@ -1,5 +1,7 @@
 """Carrying a scale-out on: pods, hosts files, success or roll-back."""
 
+import pytest
+
 from services.scaler.core.effects import NudgeLauncher, WriteHosts
 from shared.job.events.event import EffectRefused
 from shared.job.events.scaler import ScaleAccepted, ScaleCancelled, ScaleFailed, ScaleSucceeded
@@ -9,6 +11,7 @@ from shared.job.events.watcher import ScaleRequestGone, TimePassed
 from shared.job.naming import Uid
 from shared.job.steps import Record
 from shared.job.timing import next_due
+from shared.job.views import PodView
 from tests.kit.builders import (
     R1,
     R2,
@@ -53,10 +56,33 @@ def test_it_succeeds_once_the_launcher_has_the_files():
     )
 
 
-def test_past_its_deadline_all_new_workers_are_given_back():
-    given(*BEFORE, pods(worker(2)), TimePassed(anchor=ACCEPTED_AT, timer="ScalingDeadline")).then(
-        scaler, Record(ScaleFailed(request=R1, reason="DeadlineExceeded", released=(workers(2, 3),)))
-    )
+@pytest.mark.parametrize(
+    ("come", "words"),
+    [
+        pytest.param(
+            [worker(2), worker(3, phase="Pending", ready=False, reason="Unschedulable", message="0/4 nodes")],
+            "resnet-worker-3 was not Ready: Unschedulable: 0/4 nodes",
+            id="one that found no node",
+        ),
+        pytest.param(
+            [worker(2, phase="Pending", ready=False)], "resnet-worker-2 was not Ready, like 1 more: Pending", id="two"
+        ),
+        pytest.param([worker(2)], "resnet-worker-3 was not created", id="one without a pod"),
+    ],
+)
+def test_past_its_deadline_all_new_workers_are_given_back_and_the_one_that_it_waited_for_is_named(
+    come: list[PodView], words: str
+):
+    failed = too_late(words)
+    given(*BEFORE, pods(*come), TimePassed(anchor=ACCEPTED_AT, timer="ScalingDeadline")).then(scaler, Record(failed))
+    told = f"the timeout passed first; what was begun was taken back; {words}"
+    job = given(*BEFORE, failed).job
+    assert job.scaling.requests[R1].conditions[-1].message == told
+    assert job.status.conditions[-1].message == f"ScaleOut scaleout-request-1: DeadlineExceeded: {told}"
+
+
+def too_late(words: str) -> ScaleFailed:
+    return ScaleFailed(request=R1, reason="DeadlineExceeded", released=(workers(2, 3),), remains=words)
 
 
 def test_what_is_refused_for_good_ends_the_request_at_once():
@@ -69,8 +95,7 @@ def test_what_was_refused_before_it_was_accepted_says_nothing_of_its_own_workers
     story = [*a_running_job(workers=2), refused, *scaling_out(2, 3)]
     given(*story).then_nothing(scaler)
     late = TimePassed(anchor=len(story) - 1, timer="ScalingDeadline")
-    failed = ScaleFailed(request=R1, reason="DeadlineExceeded", released=(workers(2, 3),))
-    given(*story, late).then(scaler, Record(failed))
+    given(*story, late).then(scaler, Record(too_late("resnet-worker-2 was not created, like 1 more")))
 
 
 def test_a_new_worker_that_ends_for_good_takes_the_others_back():

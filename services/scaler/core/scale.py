@@ -17,7 +17,7 @@ from itertools import filterfalse, islice
 
 from services.scaler.core import commands, membership
 from services.scaler.core.effects import WriteSize
-from shared.job import causes, reasons
+from shared.job import causes, reasons, text
 from shared.job.attempt import Unknown
 from shared.job.events.event import UNKNOWN, Cause
 from shared.job.events.scaler import ScaleCancelled, ScaleFailed, ScaleSucceeded, WorkersReleased
@@ -94,7 +94,8 @@ def scale_out(job: Job, request: Request) -> list[Step]:
         # A permanent refusal does not end by waiting.
         if refusal is not None:
             return [_failed_before(request, refusal.reason, Cause(refusal.at.sequence))]
-        return [_failed_before(request, reasons.DEADLINE_EXCEEDED, _deadline(job, request))]
+        words = _awaited(job, request)
+        return [_failed_before(request, reasons.DEADLINE_EXCEEDED, _deadline(job, request), words)]
     return []
 
 
@@ -111,9 +112,25 @@ def _takes_part(job: Job, request: Request, come: int, *, late: bool) -> bool:
     return enough and (late or come + without == len(request.added))
 
 
-def _failed_before(request: Request, reason: str, because: Cause) -> Record:
+def _failed_before(request: Request, reason: str, because: Cause, words: str = "") -> Record:
     """The failure of a scale-out before its point of no return."""
-    return Record(ScaleFailed(request=request.uid, reason=reason, released=spans(request.added)), because)
+    failed = ScaleFailed(request=request.uid, reason=reason, released=spans(request.added), remains=words)
+    return Record(failed, because)
+
+
+def _awaited(job: Job, request: Request) -> str:
+    """`resnet-worker-3 was not Ready: Unschedulable: 0/4 nodes are available`: the first of the new workers that was
+    waited for, and how many more; empty if it was none.
+    """
+    pods = job.worker_pods()
+    lacking = [slot for slot in request.added if not membership.ready(pods.get(slot.index))]
+    if not lacking:
+        return ""
+    pod, more = pods.get(lacking[0].index), f", like {len(lacking) - 1} more" if lacking[1:] else ""
+    name = job.pod_name(lacking[0])
+    if pod is None:
+        return f"{name} was not created{more}"
+    return text.with_words(f"{name} was not Ready{more}: {pod.reason or pod.phase}", pod.message)
 
 
 def _not_written(job: Job, request: Request) -> Record:

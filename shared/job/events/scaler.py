@@ -85,7 +85,7 @@ class ScaleFailed(Decided, frozen=True, tag="ScaleFailed"):
     reason: str
     released: tuple[Slots, ...] = ()
     remains: str = ""
-    """What stays of it, as the rest of a sentence; empty if nothing does."""
+    """What stays of it, or which pod it waited for, as the rest of a sentence; empty if it is neither."""
 
 
 class ScaleCancelled(Decided, frozen=True, tag="ScaleCancelled"):
