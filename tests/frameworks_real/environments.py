@@ -3,7 +3,8 @@
 `python -m tests.frameworks_real.environments [NAME ...]` makes those that are missing, and tells how it goes.
 A framework has two releases: the `earlier` one that we had for long, and the `newest` that the package index has today.
 What goes into an earlier one is locked: exact versions with hashes, wheels only.  What has no wheel stands in a
-`sources.txt`, and is compiled against those.  A newest one is asked for by name, and the index's answer is installed.
+`sources.txt`, and is compiled against those.  A newest one is asked for by name, and the index's answer is installed;
+for a week it is not asked again, as pip downloads a package to learn what that needs.
 The environments lie beside the programs of the real control plane, one folder for each set of versions.  Which
 frameworks need what else is told where they are used.
 """
@@ -57,6 +58,8 @@ OF_EXAMPLE = {"mpich": "mpi", "intelmpi": "mpi"}
 COMPILED = ("deepspeed",)
 """The packages among these that have no wheels."""
 PYTHONS_OF_NEWEST = ("3.13", "3.12", "3.11")
+ASKED_AGAIN_SECONDS = 7 * 24 * 3600
+"""The age of an index's answer after which it is asked again for the newest release."""
 
 COMPILERS = ("cmake", "g++", "make")
 """The programs that compile what stands in a `sources.txt`."""
@@ -92,13 +95,9 @@ class Broken(Exception):  # noqa: N818 - what is the matter
 
 def environment(name: str, say: Say = print, *, release: Release = "earlier") -> Path:
     """The virtual environment of a framework, made if it is not there yet.  Raises `Unavailable` or `Broken`."""
-    with tempfile.TemporaryDirectory() as folder:
-        if release == "newest":
-            pythons: tuple[str, ...] = PYTHONS_OF_NEWEST
-            files = _resolved(name, _python(name, pythons), Path(folder))
-        else:
-            files, pythons = locks(name), PYTHONS[name]
-        return _environment(name, files, pythons, say)
+    if release == "newest":
+        return _environment(name, _newest(name, _python(name, PYTHONS_OF_NEWEST)), PYTHONS_OF_NEWEST, say)
+    return _environment(name, locks(name), PYTHONS[name], say)
 
 
 def _environment(name: str, files: list[Path], pythons: tuple[str, ...], say: Say) -> Path:
@@ -114,9 +113,13 @@ def _environment(name: str, files: list[Path], pythons: tuple[str, ...], say: Sa
 
 
 def _folder(name: str, files: list[Path]) -> Path:
+    return _home(name, b"".join(file.read_bytes() for file in files))
+
+
+def _home(name: str, content: bytes) -> Path:
+    """The folder for what depends on this alone."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
-    return home / "muster" / "frameworks" / name / digest
+    return home / "muster" / "frameworks" / name / hashlib.sha256(content).hexdigest()[:16]
 
 
 def locks(name: str) -> list[Path]:
@@ -138,8 +141,22 @@ def versions(folder: Path) -> dict[str, str]:
     return {name.replace("_", "-").lower(): version for name, _, version in (known.partition("-") for known in about)}
 
 
-def _resolved(name: str, python: str, folder: Path) -> list[Path]:
-    """Write the newest versions that the index has of a framework's packages, with hashes, as `locks` has them."""
+def _newest(name: str, python: str) -> list[Path]:
+    """The newest versions that the index has of a framework's packages, with hashes, as `locks` has them."""
+    folder = _home(name, " ".join([python, *NEWEST[name]]).encode())
+    with _alone(folder):
+        if not folder.exists() or time.time() - folder.stat().st_mtime > ASKED_AGAIN_SECONDS:
+            with tempfile.TemporaryDirectory() as asked:
+                _resolve(name, python, Path(asked))
+                shutil.rmtree(folder, ignore_errors=True)
+                # Whole or not at all.
+                unfinished = shutil.copytree(asked, folder.with_suffix(".unfinished"), dirs_exist_ok=True)
+                unfinished.rename(folder)
+                os.utime(folder)
+    return [file for file in (folder / "requirements.txt", folder / "sources.txt") if file.exists()]
+
+
+def _resolve(name: str, python: str, folder: Path) -> None:
     report = folder / "report.json"
     compiled = [f"--no-binary={package}" for package in COMPILED]
     options = ("--dry-run", "--ignore-installed", "--only-binary=:all:", *compiled, f"--report={report}", *NEWEST[name])
@@ -154,8 +171,9 @@ def _resolved(name: str, python: str, folder: Path) -> list[Path]:
         line = f"{about['name']}=={about['version']} --hash=sha256:{archive['hashes']['sha256']}\n"
         wanted["sources.txt" if about["name"] in COMPILED else "requirements.txt"].append(line)
     for file, lines in wanted.items():
-        (folder / file).write_text("".join(sorted(lines)))
-    return [folder / file for file, lines in wanted.items() if lines or file != "sources.txt"]
+        if lines or file != "sources.txt":
+            (folder / file).write_text("".join(sorted(lines)))
+    report.unlink()
 
 
 @contextmanager

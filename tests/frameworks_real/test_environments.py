@@ -127,6 +127,12 @@ def test_a_newest_release_without_wheels_is_compiled_too(cache, monkeypatch, tin
     made = environment("mpi", lambda line: None, release="newest")
     assert module_of(made).read_text() == "fresh"
     assert versions(made) == {"tiny": "1.0"}
+    # For a week its versions are known, and pip asks and downloads nothing.
+    monkeypatch.setenv("PIP_FIND_LINKS", "")
+    assert environment("mpi", release="newest") == made
+    monkeypatch.setattr(environments, "ASKED_AGAIN_SECONDS", -1)
+    with pytest.raises(Broken, match="its newest release could not be found"):
+        environment("mpi", release="newest")
 
 
 def module_of(made: Path) -> Path:
