@@ -145,5 +145,10 @@ async def test_an_eviction_costs_a_group_of_pytorch_a_step_at_most(training: Tra
 @pytest.mark.parametrize("says_each_step", ["horovod"], indirect=True)
 async def test_an_eviction_costs_a_group_of_horovod_a_step_at_most(training: Training, says_each_step: None):
     require_ssh()
-    changes = {'value: "40"': 'value: "100000"'}
+    # On a machine with other work a new process takes minutes to import its framework.
+    changes = {
+        'value: "40"': 'value: "100000"',
+        'TIMEOUT_SECONDS, value: "60"': 'TIMEOUT_SECONDS, value: "600"',
+        "horovodrun ": "horovodrun --start-timeout 600 ",
+    }
     await costs_a_step_at_most(training, "horovod/elastic.yaml", changes, "horovod-worker-", "horovod-launcher")
