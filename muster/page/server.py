@@ -49,6 +49,9 @@ RETRY = b"retry: 30000"
 """A browser comes again so late, in milliseconds, after a stream that was refused."""
 ROWS_AT_ONCE = 100
 """The most jobs of one piece of news: a slow browser's stream holds no more of them."""
+FIRST_LOOK_SECONDS = 1.0
+"""So long the table without scripts waits for the first of the jobs."""
+
 PARTING_SECONDS = 0.1
 """Seconds for answers on their way at the end; without a limit, streams to browsers would last for ever."""
 EVENTS_AT_ONCE = 500
@@ -129,6 +132,9 @@ class Page:
 
     async def _jobs(self, request: web.Request) -> web.Response:
         table = request[VIEW].table
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_LOOK_SECONDS):
+                await table.news.later(0)
         rows = sorted((row for _, row in table.rows.values()), key=lambda row: (row.namespace, row.name, row.uid))
         cells = (
             (row.namespace, f"{row.called}/{row.name}", row.phase, f"{row.ready}/{row.wanted}", row.note, row.uid)
@@ -141,7 +147,8 @@ class Page:
         )
         more = f"<p>and {len(rows) - MOST_TEXT_ROWS} more: `muster get -A`</p>" if len(rows) > MOST_TEXT_ROWS else ""
         heading = "<tr><th>Namespace<th>Job<th>Phase<th>Ready<th>Note"
-        return _shell(request, "Jobs", "jobs", f"<table>{heading}{lines}</table>{more}")
+        note = table.news.trouble or ("" if rows else "No jobs so far: load this page again.")
+        return _shell(request, "Jobs", "jobs", f"<p>{escape(note)}</p><table>{heading}{lines}</table>{more}")
 
     async def _fleet(self, request: web.Request) -> web.Response:
         return _shell(request, "Fleet", "fleet", "<p>The fleet is drawn by scripts; the jobs are a table without.</p>")

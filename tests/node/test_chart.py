@@ -15,6 +15,27 @@ pytestmark = pytest.mark.node
 INSTALL = "helm install muster deploy/helm/muster --namespace muster --create-namespace --wait --timeout 2m"
 BLOCKS = re.findall(r"^```sh\n(.*?)^```$", (ROOT / "docs" / "install.md").read_text(), re.DOTALL | re.MULTILINE)
 (FROM_OUTSIDE,) = [block for block in BLOCKS if "port-forward" in block]
+THE_PAGE = (
+    "helm upgrade muster deploy/helm/muster --namespace muster --reuse-values --set history.enabled=true "
+    "--set page.enabled=true --wait --timeout 2m"
+)
+A_VIEWER = (
+    "kubectl create serviceaccount viewer && "
+    "kubectl create rolebinding viewer --clusterrole view --serviceaccount default:viewer"
+)
+LOOKED = """
+set -e
+trap 'kill $(jobs -p) || true' EXIT
+kubectl -n muster port-forward service/muster-page 8443:443 > /dev/null 2>&1 &
+token=$(kubectl create token viewer)
+seen() {
+    curl -ks --retry 20 --retry-delay 1 --retry-connrefused -u anyone:$token https://127.0.0.1:8443/$1/ | grep -o "$2"
+}
+# The first look begins the reading.
+for _ in $(seq 60); do seen default '<td>Succeeded<td>' && break; sleep 0.5; done
+for _ in $(seq 60); do seen muster 'cannot list resource' && break; sleep 0.5; done
+curl -ks -o /dev/null -w '%{http_code}' https://127.0.0.1:8443/default/
+"""
 PATIENCE = 130.0
 """Seconds for a command that waits up to two minutes itself."""
 
@@ -44,3 +65,13 @@ async def test_what_the_chart_installs_by_default_runs_a_job(tmp_path: Path, bui
         assert "5 services in 5 pods are ready" in told
         assert "FAIL" not in told
         assert "warn" not in told
+
+        # For people without a kubeconfig: a token shows the job to whoever may view its namespace.
+        await platform.do(THE_PAGE, patience=PATIENCE)
+        await platform.do(
+            "kubectl wait --for=condition=Available apiservice/v1.history.muster.dev --timeout=60s", patience=70
+        )
+        assert "trainingjob" in await platform.do("kubectl get jobhistories")
+        await platform.do(A_VIEWER)
+        looked = (await platform.do(LOOKED, patience=PATIENCE)).split("\n")
+        assert looked == ["<td>Succeeded<td>", "cannot list resource", "401"]

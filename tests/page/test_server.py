@@ -327,6 +327,18 @@ async def test_hostile_words_stay_words_without_scripts(browser: aiohttp.ClientS
         assert text.count("</noscript>") == 1
 
 
+async def test_without_scripts_the_first_look_has_the_jobs_or_says_that_none_came(
+    browser: aiohttp.ClientSession, address: str, memory: Memory
+):
+    async with browser.get(address) as answer:
+        assert "No jobs so far: load this page again." in await answer.text()
+    memory.add("resnet", *a_running_job(2))
+    async with browser.get(address) as answer:
+        text = await answer.text()
+    assert "resnet" in text
+    assert "No jobs so far" not in text
+
+
 @pytest.mark.parametrize("path", ["trainingjob/vgg", "nonsense/vgg", "scaleout/vgg"])
 async def test_the_page_of_what_is_no_job_says_why(browser: aiohttp.ClientSession, address: str, path: str):
     async with browser.get(f"{address}jobs/team-a/{path}") as answer:
