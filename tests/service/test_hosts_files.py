@@ -43,8 +43,11 @@ async def test_hosts_files_that_another_client_changes_are_put_right(
         await world.until(lambda: files(world, job) == right, "they are put right again")
 
 
-async def test_a_client_that_changes_hosts_files_for_ever_makes_few_new_ones(world: World):
-    world.apply(TRAININGJOBS, a_training_job("resnet", workers=2))
+@pytest.mark.parametrize("elasticity", [{}, {"size": "Capacity", "growSeconds": 0}], ids=["Requests", "Capacity"])
+async def test_a_client_that_changes_hosts_files_for_ever_makes_few_new_ones(world: World, elasticity: Document):
+    manifest = a_training_job("resnet", workers=2)
+    manifest["spec"]["elasticity"] = elasticity
+    world.apply(TRAININGJOBS, manifest)
     await world.running()
     right, minutes = files(world, "resnet"), 5
     for turn in range(minutes * 30):

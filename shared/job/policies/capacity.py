@@ -84,8 +84,10 @@ def may_grow(job: Job) -> bool:
 
 
 def grow_seconds(job: Job) -> int:
-    """The shortest time between two such hosts files, in seconds."""
-    return job.elasticity.grow_seconds if job.elasticity is not None else GROW_SECONDS
+    """The shortest time between two such hosts files, in seconds; 0 for none."""
+    asked = job.elasticity.grow_seconds if job.elasticity is not None else GROW_SECONDS
+    # Without a bound Muster and the other client would change the files as fast as the API server answers.
+    return asked or (GROW_SECONDS if job.hosts_edited else 0)
 
 
 def grew(job: Job) -> At | None:
