@@ -5,12 +5,15 @@
 
 import math
 import re
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, SettingsConfigDict
+from pydantic_settings import PydanticBaseSettingsSource as Source
 
 from shared.eventlog.tls import Login, Tls
 
@@ -61,12 +64,22 @@ class HttpsPort(BaseModel, frozen=True, use_attribute_docstrings=True):
     """The private key."""
 
 
+Port = Annotated[HttpsPort, NoDecode]
+
+
+class _Variables(EnvSettingsSource):
+    """The environment, in which `MUSTER_PAGE_PORT` is the field `port` of `page`."""
+
+    def explode_env_vars(self, field_name: str, field: FieldInfo, env_vars: Mapping[str, str | None]) -> dict[str, Any]:
+        # No list has parts: Kubernetes sets variables that begin with `NATS_MONITOR` where a Service has that name.
+        return super().explode_env_vars(field_name, field, env_vars) if field.annotation is HttpsPort else {}
+
+
 class Settings(BaseSettings):
     """One process reads them once, at its start."""
 
     model_config = SettingsConfigDict(
         env_prefix="MUSTER_",
-        # `MUSTER_PAGE_PORT` is the field `port` of `page`.
         env_nested_delimiter="_",
         env_nested_max_split=1,
         frozen=True,
@@ -208,10 +221,10 @@ class Settings(BaseSettings):
     health_host: str = "127.0.0.1"
     """Its address. Empty: every address, as a pod needs it; so for the other hosts below."""
 
-    history: HttpsPort = HttpsPort()
+    history: Port = HttpsPort()
     """Where kube-apiserver asks the history service; the APIService trusts its certificate."""
 
-    audit: HttpsPort = HttpsPort()
+    audit: Port = HttpsPort()
     """Where API servers send audit events; the webhook's kubeconfig trusts its certificate."""
 
     audit_groups: bool = False
@@ -220,7 +233,7 @@ class Settings(BaseSettings):
     audit_token_file: Path | None = None
     """A file with the token of the webhook's kubeconfig; a request without it gets 401."""
 
-    page: HttpsPort = HttpsPort()
+    page: Port = HttpsPort()
     """Where `muster-page` shows jobs to people."""
 
     progress_url: str = ""
@@ -230,7 +243,7 @@ class Settings(BaseSettings):
     progress_ca: Path | None = None
     """The certificate authority by which pods check that URL."""
 
-    progress: HttpsPort = HttpsPort()
+    progress: Port = HttpsPort()
     """Where the watcher takes reports."""
 
     progress_interval: Annotated[Seconds, Field(ge=timedelta(seconds=1))] = timedelta(seconds=10)
@@ -256,6 +269,17 @@ class Settings(BaseSettings):
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """`info` writes one line for each decision; `debug` adds every fact."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: Source,
+        env_settings: Source,
+        dotenv_settings: Source,
+        file_secret_settings: Source,
+    ) -> tuple[Source, ...]:
+        return init_settings, _Variables(settings_cls)
 
     @field_validator("kueue")
     @classmethod

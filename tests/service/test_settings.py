@@ -75,6 +75,8 @@ def test_each_comes_from_its_variable(
         ("MUSTER_DRAIN", "-PT5S"),
         ("MUSTER_LOG_FORMAT", "xml"),
         ("MUSTER_LOG_LEVEL", "loud"),
+        ("MUSTER_PAGE", "8443"),
+        ("MUSTER_AUDIT", ""),
     ],
 )
 def test_nonsense_is_refused_by_the_name_of_its_setting(monkeypatch: pytest.MonkeyPatch, variable: str, value: str):
@@ -97,14 +99,16 @@ def test_each_https_port_has_its_own_variables(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("MUSTER_PROGRESS_URL", "https://there")
     monkeypatch.setenv("MUSTER_AUDIT_CERT", "/tls.crt")
     monkeypatch.setenv("MUSTER_AUDIT_TOKEN_FILE", "/token")
-    # What Kubernetes sets of a Service `muster-page`, unless a pod says otherwise.
+    # What Kubernetes sets of Services `muster-page` and `nats-monitor`, unless a pod says otherwise.
     monkeypatch.setenv("MUSTER_PAGE_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("NATS_MONITOR_PORT", "tcp://10.0.0.1:8222")
     found = Settings()
     assert found.progress == HttpsPort(port=8443, host="")
     assert found.progress_url == "https://there"
     assert found.audit == HttpsPort(cert=Path("/tls.crt"))
     assert found.audit_token_file == Path("/token")
     assert found.page == found.history == HttpsPort()
+    assert found.nats_monitor == ()
 
 
 def test_they_do_not_change_once_read():
