@@ -222,7 +222,8 @@ async def must_fit(log: JetStreamEventLog, streams: Collection[str] = STREAMS) -
         ]
     if wrong:
         raise Refused(
-            f"use the log: {'; '.join(wrong)}; an administrator fixes it with `nats stream edit`", reason="Unfit"
+            f"use the log: {'; '.join(wrong)}; an administrator fixes it with `muster setup` or `nats stream edit`",
+            reason="Unfit",
         )
 
 

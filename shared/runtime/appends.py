@@ -251,11 +251,12 @@ class Appends:
     async def _must_still_have(self, expect: int, scope: str) -> None:
         """Raise `Refused` if the log lost the event on which an append builds: the next process folds what is left."""
         with suppress(Transient):
-            for _ in range(ANSWERS):
+            for answer in range(ANSWERS):
+                if answer:
+                    await asyncio.sleep(1.0)
                 newest = await self._log.last(scope)
                 if newest is not None and newest.sequence >= expect:
                     return
-                await asyncio.sleep(1.0)
             what = f"append after {expect} of {scope}: the log no longer has the event {expect}"
             raise Refused(f"{what}, which this service has read", reason="LogTruncated") from None
 
