@@ -93,6 +93,15 @@ async def trains_with(operator: Operator, number: int) -> None:
     await operator.shows(TRAININGJOBS, "resnet", so, f"Running with {number}")
 
 
+async def has_none(operator: Operator, phase: str, workers: str) -> None:
+    """All of its pods are gone, and no row of it changes now."""
+
+    def so(status: dict[str, Any]) -> bool:
+        return (status.get("phase"), status.get("workers")) == (phase, workers)
+
+    await operator.shows(TRAININGJOBS, "resnet", so, f"{phase} with {workers}")
+
+
 async def test_a_job_takes_the_room_there_is_and_gives_it_to_those_of_higher_priority(operator: Operator):
     urgent = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "urgent"}}
     await operator.apply(urgent | {"value": 1000})
@@ -121,6 +130,7 @@ async def test_a_job_takes_the_room_there_is_and_gives_it_to_those_of_higher_pri
     await operator.phase("Restarting", TRAININGJOBS, "resnet")
     print(f"below its minimum it ended {time.monotonic() - begun:.2f} s after two more were created")
     assert "MinimumUnschedulable" in await operator.muster("why", "trainingjob/resnet")
+    await has_none(operator, "Restarting", "0/6")
     await page.tells(
         "Two more are preempted: one is fewer than its minimum, and it waits", "muster why trainingjob/resnet"
     )
@@ -133,6 +143,7 @@ async def test_a_job_takes_the_room_there_is_and_gives_it_to_those_of_higher_pri
     await page.tells("The others are gone: its next attempt has four places")
     await operator.tell_to_end("resnet")
     await operator.phase("Succeeded", TRAININGJOBS, "resnet")
+    await has_none(operator, "Succeeded", "0/0")
     await page.tells("It ends", "muster history trainingjob/resnet")
     await page.is_as_recorded(job)
     await operator.assert_replayed("resnet")
