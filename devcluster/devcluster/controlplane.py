@@ -104,8 +104,6 @@ class KubeApiServer(Program, ApiServer):
             "--requestheader-extra-headers-prefix=X-Remote-Extra-",
             f"--proxy-client-cert-file={credentials.front_proxy}",
             f"--proxy-client-key-file={credentials.front_proxy_key}",
-            # No proxy of Services runs beside the server: aggregated APIs are reached at their pods.
-            "--enable-aggregator-routing=true",
         ]
         if not accounts:
             # Pods of training jobs need no token.

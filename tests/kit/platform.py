@@ -135,7 +135,9 @@ async def a_platform(
     except MissingProgram as missing:
         pytest.skip(str(missing))
     if kubelet:
-        cluster: ControlPlane = RealCluster(folder / "cluster", accounts=True)
+        # No proxy of Services runs beside the server: it reaches aggregated APIs at their pods.
+        at_pods = {"kube-apiserver": ["--enable-aggregator-routing=true"]}
+        cluster: ControlPlane = RealCluster(folder / "cluster", more=at_pods, accounts=True)
     else:
         cluster = ControlPlane(folder / "cluster", images=IMAGES, audit=audit, accounts=True)
     async with cluster:
