@@ -51,7 +51,6 @@ ROWS_AT_ONCE = 100
 """The most jobs of one piece of news: a slow browser's stream holds no more of them."""
 FIRST_LOOK_SECONDS = 1.0
 """So long the table without scripts waits for the first of the jobs."""
-
 PARTING_SECONDS = 0.1
 """Seconds for answers on their way at the end; without a limit, streams to browsers would last for ever."""
 EVENTS_AT_ONCE = 500

@@ -25,6 +25,7 @@ from shared.eventlog.subscribers import fed_copies, feeds_of, found_copy
 from shared.untrusted import MALFORMED
 
 _LESS = {*USERS} - {ADMIN}
+"""The users that may not see the copies."""
 
 FULL = 0.8
 """The share of the allowed bytes from which there is a warning."""

@@ -31,7 +31,7 @@ token=$(kubectl create token viewer)
 seen() {
     curl -ks --retry 20 --retry-delay 1 --retry-connrefused -u anyone:$token https://127.0.0.1:8443/$1/ | grep -o "$2"
 }
-# The first look begins the reading.
+# The page begins to read the jobs when it is first asked for them.
 for _ in $(seq 60); do seen default '<td>Succeeded<td>' && break; sleep 0.5; done
 for _ in $(seq 60); do seen muster 'cannot list resource' && break; sleep 0.5; done
 curl -ks -o /dev/null -w '%{http_code}' https://127.0.0.1:8443/default/
@@ -66,7 +66,7 @@ async def test_what_the_chart_installs_by_default_runs_a_job(tmp_path: Path, bui
         assert "FAIL" not in told
         assert "warn" not in told
 
-        # For people without a kubeconfig: a token shows the job to whoever may view its namespace.
+        # The page shows the job to a person whose token may view its namespace; no kubeconfig is needed.
         await platform.do(THE_PAGE, patience=PATIENCE)
         await platform.do(
             "kubectl wait --for=condition=Available apiservice/v1.history.muster.dev --timeout=60s", patience=70
