@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from devcluster.certificates import make_server
+from services.audit import server
 from services.audit.__main__ import serving
 from services.audit.server import MOST_BYTES
 from shared.errors import Refused
@@ -186,6 +187,24 @@ async def test_what_cannot_be_read_or_is_too_large_is_refused_and_the_next_batch
     await site.see(an_edit(site, 900))
     assert await site.post(a_list(an_event(version=900))) == 200
     assert len(await site.attributed(1)) == 1
+
+
+async def test_batches_that_do_not_arrive_are_given_up_and_the_next_one_counts(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(server, "READ_SECONDS", 0.5)
+
+    async def half() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.Event().wait()
+
+    async def stuck() -> int:
+        async with site.client.post(site.url, data=half(), headers={"Authorization": f"Bearer {TOKEN}"}) as answer:
+            return answer.status
+
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        assert await asyncio.gather(*(stuck() for _ in range(server.AT_ONCE))) == [408] * server.AT_ONCE
+        assert await site.post(a_list(an_event(version=900))) == 200
 
 
 async def test_its_user_at_the_log_writes_nothing_else(site: Site):

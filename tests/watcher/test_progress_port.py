@@ -16,6 +16,7 @@ import msgspec
 import pytest
 
 from devcluster.certificates import make_server
+from services.watcher import progress as port_of_progress
 from services.watcher.core import progress
 from services.watcher.progress import IN_A_ROW, ProgressPort, Reports, Tokens
 from shared.cluster import Cluster
@@ -240,6 +241,19 @@ async def test_an_api_server_that_is_away_is_told_and_not_taken_for_a_no(tmp_pat
         assert (await site.post(A_REPORT))[0] == 503
         site.api.away = False
         assert (await site.post(A_REPORT))[0] == 200
+
+
+async def test_a_report_that_does_not_arrive_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(port_of_progress, "READ_SECONDS", 0.2)
+
+    async def half() -> AsyncIterator[bytes]:
+        yield A_REPORT[:9]
+        await asyncio.Event().wait()
+
+    async with a_site(tmp_path) as site, asyncio.timeout(10):
+        async with site.client.post(site.url, data=half(), headers={"Authorization": f"Bearer {TOKEN}"}) as answer:
+            assert (answer.status, (await answer.json())["reason"]) == (408, "Timeout")
+        assert site.taken.bodies == []
 
 
 async def test_what_a_job_refuses_is_said(tmp_path: Path):

@@ -1,7 +1,8 @@
 """Attacks with a service's own token on a real API server, where its role alone would let each of them succeed."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -566,19 +567,51 @@ async def test_an_account_is_seen_in_every_kind(world: World, api: str, kind: st
     await world.allowed("ben", "POST", path, asked("default"))
 
 
-async def test_published_examples_pass_for_whoever_may_make_their_pods(world: World):
+def examples() -> list[tuple[Document, str]]:
+    """The published jobs and ours, each with the path of its kind behind that of a namespace."""
     files = sorted((Path(__file__).parents[3] / "examples").glob("*/*.yaml"))
     ours = [each for file in files for each in yaml.safe_load_all(file.read_text())]
+    return [
+        (document, kind.resource.plural)
+        for document in (*(example.manifest for example in PUBLISHED), *ours)
+        if (kind := BUILT_IN.find(document["apiVersion"], document["kind"])) is not None
+    ]
+
+
+async def test_published_examples_pass_for_whoever_may_make_their_pods(world: World):
     tried = set[str]()
-    for document in (*(example.manifest for example in PUBLISHED), *ours):
-        if (kind := BUILT_IN.find(document["apiVersion"], document["kind"])) is not None:
-            tried.add(kind.resource.plural)
-            path = world.at(kind.resource.plural, api=f"/apis/{document['apiVersion']}") + "?dryRun=All"
-            job = of_tenant(document, world.namespace)
-            await world.refused("ana", "POST", path, job, why="the right to create pods in")
-            await world.allowed("ben", "POST", path, job)
+    for document, plural in examples():
+        tried.add(plural)
+        path = world.at(plural, api=f"/apis/{document['apiVersion']}") + "?dryRun=All"
+        job = of_tenant(document, world.namespace)
+        await world.refused("ana", "POST", path, job, why="the right to create pods in")
+        await world.allowed("ben", "POST", path, job)
     # Those refer to runtimes, and stand in the test above.
     assert tried == {kind.resource.plural for kind in BUILT_IN} - {"trainjobs"}
+
+
+def pod_specs(part: Any) -> Iterator[Document]:
+    """Each part of a job that has containers."""
+    if isinstance(part, dict) and "containers" in part:
+        yield part
+    for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        yield from pod_specs(inner)
+
+
+@pytest.mark.attack("who may create jobs and scale requests", "service accounts, with the policy for requesters")
+@pytest.mark.parametrize(
+    ("example", "plural"), {f"{each['apiVersion']} {plural}": (each, plural) for each, plural in examples()}.values()
+)
+async def test_an_account_is_seen_in_each_template(world: World, example: Document, plural: str):
+    document = of_tenant(example, world.namespace)
+    path = world.at(plural, api=f"/apis/{document['apiVersion']}") + "?dryRun=All"
+    found = [*pod_specs(document["spec"])]
+    assert found
+    for number in range(len(found)):
+        for field in ("serviceAccountName", "serviceAccount"):
+            job = deepcopy(document)
+            [*pod_specs(job["spec"])][number][field] = "builder"
+            await world.refused("ben", "POST", path, job, why="the right to impersonate it")
 
 
 async def judged(world: World, path: str, document: Document) -> bool:
