@@ -19,6 +19,7 @@ from rich.markup import escape
 
 from devcluster.binaries import MissingProgram
 from devcluster.child import ChildError
+from muster import train
 from muster.asking import PAGE_WIDTH, open_log, open_source, report_of
 from muster.demo import NAMESPACE, SERVICES, STARTING, Teller, reader
 from muster.following import Change, Failed, by_phase, follow
@@ -112,8 +113,13 @@ def _python_of_the_person() -> str:
     return shutil.which("python3", path=others) or sys.executable
 
 
-def manifest(program: Program, workers: int, folder: Path, image: str = "") -> dict[str, Any]:
-    """The job: for a cluster with an `image` whose working folder has the program, else for pods of this machine."""
+def manifest(
+    program: Program, workers: int, folder: Path, image: str = "", modules: Path | None = None
+) -> dict[str, Any]:
+    """The job: for a cluster with an `image` whose working folder has the program, else for pods of this machine.
+
+    `modules` is a folder of this machine that the program imports from, after its own.
+    """
     file = os.path.relpath(program.file, folder) if image else str(program.file)
     if program.has_torch:
         command = ["torchrun"] if image else [program.python, "-m", "torch.distributed.run"]
@@ -123,12 +129,14 @@ def manifest(program: Program, workers: int, folder: Path, image: str = "") -> d
     container["command"] += program.arguments
     pod: dict[str, Any] = {"containers": [container]}
     if not image:
-        mounts = {path: True for path in (program.file.parent, *program.prefixes) if _is_hidden(path)} | {folder: False}
+        needed = (program.file.parent, *program.prefixes, *((modules,) if modules else ()))
+        mounts = {path: True for path in needed if _is_hidden(path)} | {folder: False}
         named = [(f"folder-{number}", path, held) for number, (path, held) in enumerate(mounts.items())]
         container["workingDir"] = str(folder)
         container["volumeMounts"] = [
             {"name": name, "mountPath": str(path), "readOnly": held} for name, path, held in named
         ]
+        container["env"] = [{"name": "PYTHONPATH", "value": str(modules)}] if modules else []
         pod["volumes"] = [{"name": name, "hostPath": {"path": str(path)}} for name, path, _ in named]
     most = max(MOST_WORKERS, workers)
     # A group that has its least size would wait half a minute for more members.
@@ -145,6 +153,14 @@ def manifest(program: Program, workers: int, folder: Path, image: str = "") -> d
         "metadata": {"name": program.job},
         "spec": {"elasticPolicy": policy, "pytorchReplicaSpecs": {"Worker": worker}},
     }
+
+
+def _modules(folder: Path) -> Path:
+    """The folder, with `muster.train` alone: a person's Python has no Muster."""
+    # Without an `__init__.py` it is a part of a namespace, which yields to a Muster that is installed.
+    (folder / "muster").mkdir(parents=True)
+    shutil.copy(train.__file__, folder / "muster")
+    return folder
 
 
 def _is_hidden(path: Path) -> bool:
@@ -191,9 +207,8 @@ class Trial:
         under = "torchrun of " if self._program.has_torch else ""
         self._say(f"{self._workers} x {self._program.file.name}, with {under}{self._program.python}, in {Path.cwd()}")
         self._teller.still()
-        job = await stack.kube.create(
-            PYTORCHJOB.resource, NAMESPACE, manifest(self._program, self._workers, Path.cwd())
-        )
+        made = manifest(self._program, self._workers, Path.cwd(), modules=_modules(stack.data / "modules"))
+        job = await stack.kube.create(PYTORCHJOB.resource, NAMESPACE, made)
         printing = asyncio.create_task(self._print_lines(stack))
         reporting = asyncio.create_task(self._print_reports(stack))
         try:

@@ -1,7 +1,6 @@
 """`muster try`: a person's program in the embedded cluster, in their folder; what it refuses, and how it ends."""
 
 import re
-import shutil
 import signal
 import sys
 from collections.abc import Sequence
@@ -21,14 +20,14 @@ from tests.kit.traces import nothing_running
 
 pytestmark = pytest.mark.e2e
 
-ROOT = Path(__file__).parents[2]
 PATIENCE_SECONDS = 120.0
+WITHOUT_MUSTER = str(Path(sys.base_prefix) / "bin" / "python3")
+"""As a person's own Python is."""
 TRAINS = """
 import os, pathlib, sys, time
 number = os.environ["HOSTNAME"]
 print("trains", sys.argv[1:], sys.executable, flush=True)
-# A copy: a person's Python has no Muster.
-from reporting import report
+from muster.train import report
 report(7, 9)
 while not pathlib.Path("enough").exists():
     time.sleep(0.1)
@@ -50,8 +49,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def trying(folder: Path, program: str, text: str, *options: str):
     (folder / program).write_text(text)
-    shutil.copy(ROOT / "muster" / "train.py", folder / "reporting.py")
-    return demo(folder.parent / "state", "--python", sys.executable, program, *options, command="try")
+    return demo(folder.parent / "state", "--python", WITHOUT_MUSTER, program, *options, command="try")
 
 
 def files(folder: Path) -> set[str]:
@@ -74,7 +72,7 @@ async def test_a_program_of_a_person_runs_scales_and_ends_in_its_own_folder(fold
         for awaited in ("pytorchjob/my-train Running", "reported: current_step 7, total_steps 9"):
             if not any(awaited in line for line in told):
                 told += until(process, awaited)
-        assert f"trains ['--epochs', '3'] {sys.executable}" in "\n".join(told)
+        assert f"trains ['--epochs', '3'] {WITHOUT_MUSTER}" in "\n".join(told)
         said = await run("bash", "-c", f"{prepared}; muster scale pytorchjob/my-train --to 3; curl -sf {address}")
         assert said.code == 0, said
         until(process, "[my-train-worker-2] trains")
