@@ -17,7 +17,7 @@ from muster.page import docs
 from muster.page.drawing import Drawing, drawn, written
 from shared.frameworks.kinds import BUILT_IN
 from shared.job.events.status import JobFailed
-from shared.job.events.watcher import ProgressReported
+from shared.job.events.watcher import CheckpointTaken, ProgressReported
 from shared.job.naming import Uid
 from shared.runtime.appends import stamp
 from shared.telling.reading import event_of
@@ -69,6 +69,15 @@ SCROLLED = """(async () => {
     most = Math.max(most, rows.querySelectorAll('tr').length);
   }
   return [seen.has('2'), seen.has('10003'), most];
+})()"""
+HOVERED = """(() => {
+  const head = document.querySelector('canvas.head').getBoundingClientRect(), seen = new Set();
+  const tip = document.querySelector('.tip');
+  for (let clientX = head.left + 132; clientX < head.right; clientX += 2) {
+    tip.parentElement.dispatchEvent(new PointerEvent('pointermove', { clientX, clientY: head.bottom - 8 }));
+    if (!tip.hidden) seen.add(tip.firstChild.textContent);
+  }
+  return [...seen];
 })()"""
 VIEWS = (("", ROWS), ("fleet", "!!document.querySelector('.holds section')"), (RESNET, DRAWN))
 AXE = "axe-core@4.11.0"
@@ -180,6 +189,19 @@ async def test_steps_and_loss_are_curves_of_what_the_training_said(tab: Tab, add
     svg = await tab.run("saved[0].text()")
     # The newest values stand beside the curves; what is no number is no point.
     assert [svg.count(words) for words in (">step 40<", ">loss 0.25<", "NaN")] == [1, 1, 0]
+
+
+async def test_versions_of_the_group_and_checkpoints_are_marks_in_a_row(tab: Tab, address: str, memory: Memory):
+    checkpoint = CheckpointTaken(step=20, pod=Uid("pod-0"), source="Report")
+    memory.add("resnet", *a_running_job(2), checkpoint, *[observed(a_spec(2))] * 20)
+    await tab.go(address + RESNET)
+    await tab.until(DRAWN)
+    said = await tab.run(HOVERED)
+    assert "a checkpoint of step 20 was taken" in said
+    assert any("version" in words for words in said), said
+    await tab.run("window.saved = []; URL.createObjectURL = (blob) => (saved.push(blob), '#'); 0")
+    await tab.run("document.querySelector('.downloads button').click()")
+    assert ">hosts, checkpoints<" in await tab.run("saved[0].text()")
 
 
 async def test_the_timeline_in_the_documentation_is_what_the_page_draws_of_a_recorded_job(

@@ -5,7 +5,10 @@ const SVG = "http://www.w3.org/2000/svg";
 const GUTTER = 132;
 const HEAD = { axis: 24, phases: 20, curve: 58, progress: 48, request: 18, marks: 20 };
 const LEAST_REQUEST_PX = 3;
-const NOTICES = new Set(["DisruptionNoticed", "NodeLost", "NodeBack", "EffectRefused", "HistoryBroken", "HistoryDisputed"]);
+const MARKS = {
+  DisruptionNoticed: "notice", NodeLost: "notice", NodeBack: "notice", EffectRefused: "notice", HistoryBroken: "notice", HistoryDisputed: "notice",
+  HostsPublished: "hosts", CheckpointTaken: "checkpoint",
+};
 const ENDED = { Succeeded: "training", Failed: "lost", Rejected: "lost" };
 const FONT = "12px system-ui, sans-serif";
 
@@ -238,10 +241,12 @@ class Model {
   }
   #marks({ report, links, events, requests }) {
     const by = new Map(events.map((place) => [links[place].sequence, place]));
-    this.marks = events.filter((place) => NOTICES.has(links[place].type)).map((place) => ({ kind: "notice", at: this.at(links[place].time), link: place, text: links[place].text }));
-    for (const each of report.failures) this.marks.push({ kind: "failure", at: this.at(each.time), link: by.get(each.sequence), text: `${each.pod} was lost: ${each.reason}` });
-    for (const each of report.changes) this.marks.push({ kind: "change", at: this.at(each.time), link: by.get(each.sequence), text: each.change });
-    this.marks.sort((one, other) => one.at - other.at);
+    const marks = events.filter((place) => Object.hasOwn(MARKS, links[place].type)).map((place) => ({ kind: MARKS[links[place].type], at: this.at(links[place].time), link: place, text: links[place].text }));
+    for (const each of report.failures) marks.push({ kind: "failure", at: this.at(each.time), link: by.get(each.sequence), text: `${each.pod} was lost: ${each.reason}` });
+    for (const each of report.changes) marks.push({ kind: "change", at: this.at(each.time), link: by.get(each.sequence), text: each.change });
+    marks.sort((one, other) => one.at - other.at);
+    const ofGroup = ({ kind }) => kind === "hosts" || kind === "checkpoint";
+    this.marks = [["notices, changes", marks.filter((each) => !ofGroup(each))], ["hosts, checkpoints", marks.filter(ofGroup)]].filter(([, some], row) => !row || some.length);
     this.restarts = report.attempts.slice(1).map((each) => ({ at: this.at(each.since), link: by.get(each.sequence), text: `attempt ${each.number}` }));
     this.phases = report.phases.map((each) => ({ from: this.at(each.since), to: each.until ? this.at(each.until) : Infinity, phase: each.phase, link: by.get(each.sequence) }));
     const rows = [];
@@ -333,7 +338,7 @@ export class Timeline {
   get count() { return this.model.drawing.report.places.length; }
   get height() { return this.laneHeight || Math.min(22, Math.max(this.most / Math.max(this.count, 1), this.count > 200 ? 0.05 : 5)); }
   get progressHeight() { return this.model.progress.length ? HEAD.progress : 0; }
-  get headHeight() { return HEAD.axis + HEAD.phases + HEAD.curve + this.progressHeight + HEAD.request * this.model.requestRows + HEAD.marks; }
+  get headHeight() { return HEAD.axis + HEAD.phases + HEAD.curve + this.progressHeight + HEAD.request * this.model.requestRows + HEAD.marks * this.model.marks.length; }
   colour(name) {
     return (this.colours ??= {})[name] ??= (this.probe.style.color = `var(--${name})`, getComputedStyle(this.probe).color);
   }
@@ -399,20 +404,34 @@ export class Timeline {
     });
     if (model.requests.length) pen.text(ink, 0, y + 8, "scale requests");
     y += HEAD.request * model.requestRows + HEAD.marks / 2;
-    pen.text(ink, 0, y, "notices, changes", { most: GUTTER - 8 });
-    for (const each of model.marks) this.#mark(pen, each, this.x(each.at), y);
+    for (const [name, marks] of model.marks) {
+      pen.text(ink, 0, y, name, { most: GUTTER - 8 });
+      this.#row(pen, marks, y);
+      y += HEAD.marks;
+    }
     for (const each of model.restarts) {
       const x = this.x(each.at);
       if (x >= GUTTER) pen.text(this.colour("restart"), x + 3, HEAD.axis + HEAD.phases + 8, each.text);
     }
     this.#uprights(pen, this.headHeight);
   }
-  #mark(pen, { kind }, x, y) {
-    if (x < GUTTER || x > this.width) return;
+  /** Marks beside each other: of those of a kind that share a pixel, the first. */
+  #row(pen, marks, y) {
+    const last = {};
+    for (const { kind, at } of marks) {
+      const x = this.x(at);
+      if (x < GUTTER || x > this.width || x - last[kind] < 1) continue;
+      last[kind] = x;
+      this.#mark(pen, kind, x, y);
+    }
+  }
+  #mark(pen, kind, x, y) {
     const shapes = {
       notice: ["notice", [[x, y - 5], [x + 5, y + 4], [x - 5, y + 4], [x, y - 5]]],
       failure: ["lost", [[x - 4, y - 4], [x + 4, y - 4], [x + 4, y + 4], [x - 4, y + 4], [x - 4, y - 4]]],
       change: ["accent", [[x, y - 5], [x + 5, y], [x, y + 5], [x - 5, y], [x, y - 5]]],
+      hosts: ["scaling", [[x - 1.5, y - 5], [x + 1.5, y - 5], [x + 1.5, y + 5], [x - 1.5, y + 5], [x - 1.5, y - 5]]],
+      checkpoint: ["training-ink", [[x, y + 5], [x + 5, y - 4], [x - 5, y - 4], [x, y + 5]]],
     };
     const [colour, points] = shapes[kind];
     pen.line(this.colour("paper"), points, { fill: this.colour(colour) });
@@ -521,7 +540,8 @@ export class Timeline {
       const tick = request.ticks.findLast((each) => each.at <= at + near);
       return { words: [request.text, this.#text(tick?.link)], link: tick?.link ?? request.link };
     }
-    const marks = model.marks.filter((each) => Math.abs(each.at - at) < near);
+    const row = model.marks[Math.floor((y - top - HEAD.request * model.requestRows) / HEAD.marks)];
+    const marks = row[1].filter((each) => Math.abs(each.at - at) < near);
     const mark = marks.sort((one, other) => Math.abs(one.at - at) - Math.abs(other.at - at))[0];
     return mark && { words: [mark.text, marks.length > 1 ? `and ${marks.length - 1} more here: zoom in` : ""], link: mark.link };
   }
