@@ -23,7 +23,7 @@ from shared.runtime.appends import stamp
 from shared.telling.reading import event_of
 from shared.telling.targets import parse_target
 from tests.docs import site
-from tests.kit.builders import a_running_job, a_spec, observed, pods, worker
+from tests.kit.builders import a_created_job, a_running_job, a_spec, observed, pods, worker
 from tests.muster.test_why import a_restarted_job, a_scaled_job
 from tests.page.browser import PROGRAM, Tab, opened
 from tests.page.conftest import Memory
@@ -79,8 +79,13 @@ HOVERED = """(() => {
   }
   return [...seen];
 })()"""
+NAMES = "[...document.querySelectorAll('td a')].map((each) => each.textContent).join()"
 VIEWS = (("", ROWS), ("fleet", "!!document.querySelector('.holds section')"), (RESNET, DRAWN))
 AXE = "axe-core@4.11.0"
+
+
+def button(words: str) -> str:
+    return f"[...document.querySelectorAll('button')].find((each) => each.textContent === {words!r})"
 
 
 @pytest_asyncio.fixture
@@ -137,6 +142,57 @@ async def test_keys_alone_reach_an_event_and_zoom(tab: Tab, address: str, memory
     assert "worker 0" in await tab.until("document.querySelector('.said').textContent")
     await tab.until("new URLSearchParams(location.search).get('from')")
     assert await tab.run("!!document.querySelector('[aria-current=true]')")
+
+
+async def test_jobs_are_filtered_and_sorted_and_the_address_keeps_both(tab: Tab, address: str, memory: Memory):
+    for name, story in (("resnet", a_running_job(2)), ("bert", a_running_job(3)), ("gpt", a_running_job(4))):
+        memory.add(name, *story)
+    memory.add("bart", *a_running_job(1), JobFailed(reason="Crash", message="too hot"))
+    await tab.go(address)
+    await tab.until(f"{NAMES} === 'bart,bert,gpt,resnet'")
+    await tab.run(f"{button('Job')}.click()")
+    await tab.run(f"{button('Job')}.click()")
+    await tab.until(f"{NAMES} === 'resnet,gpt,bert,bart'")
+    await tab.run("document.querySelector('input[type=search]').focus()")
+    for key in "rt":
+        await tab.key(key)
+    await tab.until(f"{NAMES} === 'bert,bart'")
+    await tab.run(f"{button('Failed 1')}.click()")
+    await tab.until(f"{NAMES} === 'bart'")
+    kept = await tab.run("location.href")
+    await tab.go("about:blank")
+    await tab.go(kept)
+    await tab.until(f"{NAMES} === 'bart'")
+    await tab.run(f"{button('Failed 1')}.click()")
+    await tab.until(f"{NAMES} === 'bert,bart'")
+
+
+async def test_the_fleet_tells_who_holds_pods_and_who_waits(tab: Tab, address: str, memory: Memory):
+    memory.add("resnet", *a_running_job(2))
+    memory.add("bert", *a_created_job(9), namespace="team-b")
+    memory.add("over", *a_running_job(1), JobFailed(reason="Crash"))
+    await tab.go(f"{address}fleet")
+    await tab.until("document.querySelector('.count').textContent.startsWith('2 jobs: ')")
+    held = await tab.run("[...document.querySelectorAll('.holds section')].map((each) => each.textContent)")
+    assert [each.partition(" ")[0] for each in held] == ["team-b", "team-a"]
+    assert "3 of 3 pods Ready" in held[1]
+    assert await tab.run(NAMES) == "team-b/bert"
+
+
+async def test_the_slider_shows_the_state_at_an_event(tab: Tab, address: str, memory: Memory):
+    memory.add("resnet", *a_running_job(2), JobFailed(reason="Crash", message="too hot"))
+    await tab.go(address + RESNET)
+    await tab.until(DRAWN)
+    slider = "document.querySelector('input[type=range]')"
+    await tab.run(f"{slider}.focus()")
+    for _ in range(2):
+        await tab.key("ArrowLeft")
+    last = await tab.run(f"Number({slider}.max)")
+    await tab.until(f"document.querySelector('.moment').textContent.startsWith('{last - 1} of {last + 1} ')")
+    await tab.until("document.querySelector('.then pre').textContent.includes('conditions')")
+    assert "too hot" not in await tab.run("document.querySelector('.then').textContent")
+    await tab.run(f"{button('Now')}.click()")
+    await tab.until("document.querySelector('.then').textContent.includes('too hot')")
 
 
 async def test_hostile_words_are_words(tab: Tab, address: str, memory: Memory):
