@@ -103,12 +103,15 @@ def view_of(workload: Custom) -> WorkloadView:
     """What a Workload says, without what its flavors give to pods."""
     meta = workload.metadata
     annotations, evicted = meta.annotations or {}, _reason(workload, "Evicted")
+    quota, replaces = _condition(workload, "QuotaReserved"), annotations.get(REPLACES, "").rpartition("/")[2]
     return WorkloadView(
         queue=_text(workload.spec, "queueName"),
         generation=whole_number(annotations.get(GENERATION, ""), DIGITS) or 0,
-        replaces=annotations.get(REPLACES, "").rpartition("/")[2][:LONGEST],
+        replaces=replaces[:LONGEST],
         pod_sets=tuple(_pod_set(workload, each) for each in _objects(at(workload.spec, "podSets"))[:MOST_SETS]),
         reserved=has_quota(workload),
+        # Nothing before Kueue has looked at it.
+        refused=bool(replaces) and (quota.get("status"), quota.get("reason")) == ("False", "Pending"),
         admitted=_is_true(workload, "Admitted"),
         evicted=evicted,
         message=text.ends(str(_condition(workload, "Evicted").get("message", ""))) if evicted else "",

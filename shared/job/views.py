@@ -212,6 +212,8 @@ class WorkloadView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     pod_sets: tuple[PodSetView, ...] = ()
     reserved: bool = False
     """True while it has quota."""
+    refused: bool = False
+    """True while Kueue says that there is no quota for its larger size; False for one that replaces none."""
     admitted: bool = False
     evicted: str = ""
     """The reason of its eviction; empty while it is not evicted."""

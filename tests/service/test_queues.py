@@ -116,6 +116,36 @@ async def test_a_job_waits_runs_where_its_flavor_says_and_finishes_its_workload(
         await world.until(lambda: not world.workloads()["1"]["metadata"].get("finalizers"), "its finalizer")
 
 
+async def test_a_job_that_goes_by_capacity_asks_for_less_until_there_is_quota_and_takes_what_it_gets():
+    async with Queued() as world:
+        world.join(workers=8, least=2)
+        await world.admit()
+        await world.running()
+        asks = []
+        for number in ("2", "3", "4"):
+            asks.append(counts(await world.workload(number))["worker"])
+            if asks[-1] == 3:
+                break
+            # As Kueue 0.19 writes it.
+            words = "couldn't assign flavors to pod set worker: insufficient unused quota for cpu in flavor pool"
+            await world.answer(number, "-QuotaReserved", reason="Pending", message=words)
+        assert asks == [8, 5, 3]
+        await world.answer("4", "-QuotaReserved", reason="Pending")
+        await world.pass_seconds(60)
+        assert list(world.workloads()) == ["1", "4"], "one more is the least that it waits for"
+        await world.admit("4")
+        await world.answer("1", "Finished", reason="WorkloadSliceReplaced")
+        await world.until(lambda: len(world.hosts()) == 3, "it trains with what it got")
+        assert capacity.deciders(world.job()) == ["its resource asked for 8 workers", "its queue admitted 3"]
+        assert counts(await world.workload("5"))["worker"] == 8
+        words = "3 of 8 workers train; resnet-worker-3 is not created: its queue has admitted 3 workers"
+        await world.until(lambda: words in str(world.status(TRAININGJOBS, "resnet")), words)
+        await world.admit("5")
+        await world.answer("4", "Finished", reason="WorkloadSliceReplaced")
+        await world.until(lambda: len(world.hosts()) == 8, "it has all")
+        assert world.job().attempt.number == 0
+
+
 async def test_a_job_that_goes_by_capacity_begins_with_quota_for_its_minimum_and_asks_for_the_rest():
     async with Queued() as world:
         world.join(workers=4, least=2)

@@ -90,6 +90,8 @@ class Kueue:
         given = sum(pods(self._now(each)) for each in known.values() if is_true(self._now(each), "QuotaReserved"))
         freed = pods(before) if before is not None and not is_true(before, "Finished") else 0
         if given - freed + pods(held) > self.room:
+            if known_condition(held, "QuotaReserved").get("reason") != "Pending":
+                self._write(held, {"QuotaReserved": ("False", "Pending")})
             return
         sets = [
             {"name": each["name"], "count": each["count"], "flavors": {"cpu": "pool"}}

@@ -207,9 +207,10 @@ def _taken_up(job: Job, request: Request, policy: Policy) -> list[Step]:
 
 
 def _has_quota(job: Job, answer: ScaleAccepted) -> bool:
-    """True if a job in a queue of Kueue has quota for the workers that the request adds."""
-    added = each(answer.added)
-    return not added or quota.allows(job, len(replacement.filled(job)) + len(added))
+    """True if a job in a queue of Kueue has quota for the workers that the request adds, or by capacity for one."""
+    added, has = each(answer.added), len(replacement.filled(job))
+    more = len(added) if job.elasticity is None else min(len(added), 1)
+    return not added or quota.allows(job, has + more)
 
 
 def _ownable(job: Job, request: Request) -> bool:

@@ -22,7 +22,7 @@ from shared.job.attempt import Unknown
 from shared.job.events.event import UNKNOWN, Cause
 from shared.job.events.scaler import ScaleCancelled, ScaleFailed, ScaleSucceeded, WorkersReleased
 from shared.job.naming import Slot, Uid
-from shared.job.policies import capacity, replacement
+from shared.job.policies import capacity, quota, replacement
 from shared.job.scaling import Request
 from shared.job.sorted_set import SortedSet
 from shared.job.state import Job, hosts_seen
@@ -100,7 +100,7 @@ def scale_out(job: Job, request: Request) -> list[Step]:
 
 
 def _takes_part(job: Job, request: Request, come: int, *, late: bool) -> bool:
-    """True if the request goes on with those that are Ready, as there is no node for the others.
+    """True if the request goes on with those that are Ready, as there is no node or no quota for the others.
 
     They wait for it as the job's own, and join when they are Ready.
     """
@@ -108,6 +108,8 @@ def _takes_part(job: Job, request: Request, come: int, *, late: bool) -> bool:
         return False
     pods = job.worker_pods()
     without = sum(capacity.finds_no_node(pods.get(slot.index)) for slot in request.added)
+    lacking = [slot for slot in request.added if slot.index not in pods]
+    without += len(lacking) - len(quota.within(job, lacking))
     enough = come > 0 or job.elasticity is not None
     return enough and (late or come + without == len(request.added))
 

@@ -144,7 +144,9 @@ def _held(job: Job, known: list[Known], live: list[Known], holder: Known) -> lis
         return steps
     workers = quota.wanted_workers(job)
     # Kueue replaces a Workload only by one in the same queue.
-    wanted = (child.name, view.queue, workers)
+    slices = [its for _, its in waiting if (its.replaces, its.queue) == (child.name, view.queue)]
+    asked = _larger(job, view, workers, slices[-1] if slices else None)
+    wanted = (child.name, view.queue, asked)
     fitting = [other for other, its in waiting if (its.replaces, its.queue, its.count(WORKER)) == wanted]
     grows = view.admitted and not view.finished and workers > view.count(WORKER)
     for other, its in waiting:
@@ -156,11 +158,23 @@ def _held(job: Job, known: list[Known], live: list[Known], holder: Known) -> lis
     if job.status.phase in ("Running", "Scaling") and not view.ready and job.may_try("ReadyWorkload"):
         steps.append(ReadyWorkload(child.name, child.uid))
     if grows and not fitting:
-        steps += _written(job, _next(job, known), view.queue, workers, replaces=child.name)
+        steps += _written(job, _next(job, known), view.queue, asked, replaces=child.name)
     least = max(workers, quota.used_workers(job))
     if least < view.count(WORKER) and job.may_try("ShrinkWorkload"):
         steps.append(ShrinkWorkload(child.name, child.uid, quota.pod_sets(job, least)))
     return steps
+
+
+def _larger(job: Job, view: WorkloadView, workers: int, waiting: WorkloadView | None) -> int:
+    """The number of workers that the next Workload of a growing job asks for: all that it wants.
+
+    A job by capacity that got no quota for them asks for half as many more, down to one: Kueue does not say how much
+    there is.
+    """
+    has, asked = view.count(WORKER), waiting.count(WORKER) if waiting is not None else 0
+    if waiting is None or job.elasticity is None or not has < asked <= workers:
+        return workers
+    return has + max((asked - has) // 2, 1) if waiting.refused and not waiting.reserved else asked
 
 
 def _is_spare(job: Job, view: WorkloadView, other: WorkloadView, *, older: bool) -> bool:
