@@ -15,6 +15,9 @@ from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 
 from shared.process.bounds import PIECE, Budget, Client
 
+RECORD = 2**14
+"""The largest record of TLS: a connection keeps the buffers of its largest write for as long as it lives."""
+
 STRANGERS_BYTES = 2**14
 """The most bytes of a head, whatever the budget, from a client that has not shown who it is."""
 
@@ -238,8 +241,8 @@ async def send(request: web.BaseRequest, response: web.Response) -> None:
 
 async def write(response: web.StreamResponse, part: bytes) -> None:
     """Send a part of a body, as fast as the client takes it.  Raises `ConnectionError` if the client leaves."""
-    for at in range(0, len(part), PIECE):
-        await response.write(part[at : at + PIECE])
+    for at in range(0, len(part), RECORD):
+        await response.write(part[at : at + RECORD])
 
 
 def know(request: web.BaseRequest) -> None:
