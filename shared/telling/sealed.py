@@ -2,18 +2,18 @@
 
 import json
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from math import inf
 
 import msgspec
 
 from shared.errors import Refused, accepting
 from shared.eventlog import EventLog, ReadableArchive, Stored
-from shared.eventlog.parts import Part, Seal
-from shared.eventlog.subject import archived_under
+from shared.eventlog.parts import Part, Seal, seal_of
+from shared.eventlog.subject import SEALED, archived_under
 from shared.frameworks.kinds import Kinds
 from shared.job.fold import Histories, History, closed
-from shared.job.naming import JobKey, history_filters, key_archived
+from shared.job.naming import JobKey, history_filters, key_archived, subject_of
 from shared.telling.reading import Reading, event_of, everything, fold_to_end, found_subjects, is_seal
 from shared.telling.shown import Shown
 from shared.telling.targets import Asked, Target, find
@@ -167,7 +167,7 @@ async def of_archive(
             raise
         # The services read no archive; what the log has of the job they may tell.
         return ()
-    if newest is None or (found is not None and newest.seal.first < found.first and _other(newest, found)):
+    if newest is None or (found is not None and await _is_whole(log, found, newest)):
         return ()
     if newest.forgotten:
         if found is not None:
@@ -199,8 +199,17 @@ async def parts_of(archive: ReadableArchive, newest: Part) -> AsyncGenerator[Par
                 yield part
 
 
-def _other(newest: Part, found: History) -> bool:
-    return key_archived(newest.subject) != found.job.key
+async def _is_whole(log: EventLog, found: History, newest: Part) -> bool:
+    """True if the archive's newest history is an earlier job, or what a restored log no longer leads to."""
+    if key_archived(newest.subject) != found.job.key:
+        return newest.seal.first < found.first
+    if not 0 < found.first <= newest.seal.first:
+        # Of what the archiver purges the first event leaves first.
+        return False
+    sealed = await log.last(subject_of(found.job.key, "jobs", "status", SEALED))
+    with suppress(ValueError):
+        return sealed is None or seal_of(sealed.body) != newest.seal
+    return True
 
 
 async def newest_of(log: EventLog, asked: Asked, namespace: str, uid: str) -> Part | None:

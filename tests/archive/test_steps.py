@@ -6,13 +6,15 @@ import random
 import pytest
 
 from services.archive.core import Sealed, next_step, of_namespaces
-from shared.eventlog.parts import PART_BYTES, Packing, Part, Seal
+from shared.eventlog.parts import PART_BYTES, Packing, Part, Seal, seal_of
 from shared.frameworks.kinds import BUILT_IN
+from shared.job.events.watcher import JobGone
 from shared.job.naming import archived_as, key_archived
-from shared.telling.sealed import Check, newest_of, parts_of
+from shared.telling.reading import line_of
+from shared.telling.sealed import Check, everything_of, newest_of, parts_of
 from shared.telling.targets import parse_target
 from tests.bench.archive import lived
-from tests.kit.sealed import a_key, a_life
+from tests.kit.sealed import Life, a_key, a_life
 from tests.memory.eventlog import MemoryArchive, MemoryEventLog, MemoryJournal
 
 SEAL = Seal(1, 9, 9, "a")
@@ -80,6 +82,31 @@ def test_lines_of_any_alphabet_make_messages_that_can_be_read():
         packing.add(line)
     bodies = packing.bodies()
     assert [len(gzip.decompress(body)) for body in bodies] == [len(line.encode()) + 1] * 5
+
+
+@pytest.mark.parametrize("restored", [True, False], ids=["the log was restored", "the log is being purged"])
+async def test_what_the_log_has_from_its_first_event_is_told_as_it_is_unless_its_seal_is_that_of_the_copy(
+    *, restored: bool
+):
+    journal = MemoryJournal()
+    log, asked = MemoryEventLog(journal), parse_target("trainingjob/resnet", BUILT_IN)
+    await (life := Life(log, key := a_key("team-a"))).live()
+    seal, packing, check = seal_of((await life.seal()).body), Packing(), Check(key)
+    for event in (whole := journal.events[1:]):
+        packing.add(line_of(event))
+        check.fold(event)
+    [body] = packing.bodies()
+    journal.archived.append(Part(archived_as(key), 1, seal, 1, 1, check.row(BUILT_IN).encode(), body, ""))
+    if restored:
+        journal.restore(6)
+        again = Life(log, key)
+        for event in journal.events[1:]:
+            again.history.fold(event)
+        await again.live([JobGone()])
+    else:
+        journal.purged = dict.fromkeys(range(7, len(whole)), 0)
+    _, events = await everything_of(log, asked, "team-a")
+    assert [line_of(event) for event in events] == [*map(line_of, journal.events[1:] if restored else whole)]
 
 
 @pytest.mark.parametrize("uid", ["*", "u-1"])
