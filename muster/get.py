@@ -22,11 +22,11 @@ from shared.job.fold import Histories
 from shared.job.naming import NO_UID, JobKey, Uid, history_filters, key_archived, namespace_filters
 from shared.job.text import in_one_line
 from shared.process.settings import Settings
-from shared.telling.reading import everything
-from shared.telling.sealed import row_of, shown_of
+from shared.telling.reading import fold_to_end, is_seal
+from shared.telling.sealed import everything_of, row_of, shown_of
 from shared.telling.selection import GONE, Selection
 from shared.telling.shown import Shown, cells, listed
-from shared.telling.targets import Asked, find, known_kinds, subjects_of
+from shared.telling.targets import Asked, find, known_kinds
 
 COLUMNS = ("KIND", "NAME", "PHASE", "READY", "RESTARTS", "AGE")
 WIDE_COLUMNS = (*COLUMNS, "ATTEMPT", "REQUESTS", "EVENTS AT", "UID")
@@ -300,21 +300,22 @@ async def _by_log(log: EventLog, options: Options, kinds: Kinds, tell: Tell) -> 
 
 async def shown_by_log(log: EventLog, options: Options, kinds: Kinds) -> "tuple[Histories, list[Shown]]":
     """The fold of what is asked for, and the jobs to show.  Raises `Refused` if the log does not have the job."""
-    subjects = subjects_of(options.asked, options.namespace) if options.asked else namespace_filters(options.namespace)
-    histories, _ = await everything(log, subjects)
-    chosen = (
-        [find(histories, options.asked, options.namespace)[1]]
-        if options.asked
-        else listed(histories, gone=options.gone)
-    )
-    shown = [Shown.of(history, kinds) for history in chosen]
-    if options.gone and not options.asked:
-        known = {history.job.key for history in histories}
+    if options.asked:
+        histories, _ = await everything_of(log, options.asked, options.namespace)
+        return histories, [Shown.of(find(histories, options.asked, options.namespace)[1], kinds)]
+    histories = Histories()
+    # At its seal a job would be forgotten.
+    subjects = namespace_filters(options.namespace)
+    await fold_to_end(log, lambda stored: is_seal(stored) or histories.fold(stored), subjects)
+    shown = [Shown.of(history, kinds) for history in listed(histories, gone=options.gone)]
+    if options.gone:
+        known, rows = {history.job.key for history in histories}, dict[str, Shown]()
         async with aclosing(log.archive.scan(subject=archived_under(options.namespace or "*"))) as parts:
-            archived = [
-                row async for part in parts if key_archived(part.subject) not in known and (row := row_of(part))
-            ]
-        shown = sorted((*shown, *map(shown_of, archived)), key=lambda one: (one.namespace, one.name, one.uid))
+            async for part in parts:
+                if key_archived(part.subject) not in known and (row := row_of(part)):
+                    # A restored log may have sealed it again.
+                    rows[part.subject] = shown_of(row)
+        shown = sorted((*shown, *rows.values()), key=lambda one: (one.namespace, one.name, one.uid))
     return histories, shown
 
 

@@ -21,7 +21,7 @@ from shared.eventlog import EventLog
 from shared.eventlog.subject import Subject, archived_under, of_type, seals
 from shared.frameworks.kinds import Kinds
 from shared.job.events.watcher import JobObserved
-from shared.job.naming import history_filters, key_of
+from shared.job.naming import Uid, history_filters, key_of
 from shared.process.settings import Settings
 from shared.runtime.appends import stamp
 from shared.telling.sealed import row_of
@@ -130,6 +130,8 @@ async def _by_log(log: EventLog, namespace: str, since: str) -> AsyncGenerator[O
     async with aclosing(log.archive.scan(subject=archived_under(namespace or "*"))) as parts:
         async for part in parts:
             if (row := row_of(part)) is not None and row.uid not in uids and row.time >= since:
+                # A restored log may have sealed it again.
+                uids.add(Uid(row.uid))
                 yield _one(row)
 
 

@@ -6,10 +6,12 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
+import msgspec
 import pytest
 import pytest_asyncio
 from msgspec.structs import replace
 
+from muster import usage
 from muster.get import Options, shown_by_log
 from muster.terminal import Output
 from services.history import answers as answering
@@ -22,7 +24,8 @@ from shared.eventlog.subject import archived_under, filters
 from shared.frameworks.kinds import BUILT_IN
 from shared.history_api import Question
 from shared.job.events.status import JobSucceeded
-from shared.job.naming import NO_UID, JobKey
+from shared.job.naming import NO_UID, JobKey, archived_as
+from shared.telling.targets import parse_target
 from tests.archive.test_archiver import archive
 from tests.kit.builders import labelled
 from tests.kit.nats import READY, a_namespace, connected, until
@@ -118,6 +121,30 @@ async def test_a_row_and_an_object_of_the_archive_are_as_those_of_the_log(asked:
     whole["job"]["status"] = {}
     assert item == whole
     assert item["metadata"]["labels"]["team"] == item["job"]["labels"]["team"] == "a"
+
+
+async def test_a_job_that_left_the_log_is_shown_by_its_name(asked: Answers, namespace: str):
+    options = Options(namespace, parse_target("trainingjob/e", BUILT_IN), output=Output.json)
+    _, [shown] = await shown_by_log(await asked.log(), options, BUILT_IN)
+    whole = json.loads((await asked.answer(Question(namespace, "trainingjob.e"))).body)
+    assert msgspec.to_builtins(shown) == whole["job"]
+
+
+async def test_a_job_that_was_sealed_again_after_a_restoration_is_listed_and_counted_once(
+    asked: Answers, namespace: str, nats_server: NatsServer
+):
+    async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
+        await a_sealed_life(log, key := a_key(namespace, "f", "u-f"))
+        await archive(mine, namespace, seals=0)
+        part = await mine.archive.newest(subject := archived_as(key))
+        assert part is not None
+        seal = replace(part.seal, last=part.seal.last + 1, hash="f" * 64)
+        await mine.archive.store(subject, seal, [part.body], part.row.decode())
+    _, shown = await shown_by_log(reader := await asked.log(), Options(namespace, gone=True), BUILT_IN)
+    costing = await usage._jobs(reader, namespace, "")
+    every = await listed(asked, Question(namespace, every=True))
+    for uids in ([one.uid for one in shown], [one.uid for one in costing], [uid for _, uid in every]):
+        assert uids.count("u-f") == 1
 
 
 async def test_what_was_removed_from_the_archive_is_no_longer_listed(

@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import tracemalloc
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,10 +14,10 @@ import yaml
 from typer.testing import CliRunner
 
 from muster.commands import application
-from muster.get import Options, age, texts
+from muster.get import Options, age, shown_by_log, texts
 from muster.terminal import Output
 from shared.errors import Refused
-from shared.eventlog import Stored
+from shared.eventlog import Batch, Stored
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.status import JobFailed
@@ -321,3 +323,26 @@ async def test_a_watch_as_yaml_is_a_stream_of_documents(log: Log):
         log.add(PodsObserved(pods=(worker(1, version=30, ready=False),)))
         documents = list(yaml.safe_load_all(f"{first}\n{await anext(shown)}"))
     assert [each["ready"] for each in documents] == [3, 2]
+
+
+async def test_a_list_keeps_no_events(log: Log, monkeypatch: pytest.MonkeyPatch):
+    log.add(*a_running_job(2))
+    journal, size = MemoryEventLog(log.journal), 1_000_000
+    read = journal.read
+
+    async def one_by_one(**asked: Any) -> AsyncGenerator[Batch, None]:
+        async with aclosing(read(**asked)) as batches:
+            async for batch in batches:
+                for each in batch.events:
+                    yield Batch((msgspec.structs.replace(each, body=each.body.ljust(size)),), 1)
+                yield Batch((), batch.pending)
+
+    monkeypatch.setattr(journal, "read", one_by_one)
+    tracemalloc.start()
+    try:
+        _, [shown] = await shown_by_log(journal, Options("team-a"), BUILT_IN)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert shown.name == "resnet"
+    assert most < 5 * size < size * len(log.journal.events)
