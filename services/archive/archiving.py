@@ -182,6 +182,8 @@ class Archiver:
                     await self._take(step, sealed, now)
                 except Transient as found:
                     if step != "copy":
+                        # Until the next try the copy may be lost.
+                        sealed.kept = sealed.purged
                         raise
                     # What is copied already may leave the log while the archive takes no more.
                     trouble = found
@@ -251,7 +253,7 @@ class Archiver:
             raise ValueError(words)
         if fault:
             raise ValueError(f"the archive differs from the seal: {fault}")
-        sealed.kept, sealed.parts, sealed.purged = True, copy.parts, not left
+        sealed.kept, sealed.parts, sealed.first, sealed.purged = True, copy.parts, copy.first, not left
         sealed.trouble, sealed.tries = "", 0
 
     async def _store(self, sealed: Sealed, subject: str) -> None:
@@ -305,17 +307,21 @@ class Archiver:
             self._grown = await self._log.archive.namespaces(self._namespace) if self._most else set()
         for namespace in sorted(self._grown):
             if most := self._most.get(namespace, self._most.get("", 0)):
-                subject = archived_under(namespace)
-                stay = sum(each.parts for each in self.sealed.values() if each.key.namespace == namespace)
-                if stay <= most:
+                subject, archive = archived_under(namespace), self._log.archive
+                stay = [each for each in self.sealed.values() if each.parts and each.key.namespace == namespace]
+                if (parts := sum(each.parts for each in stay)) <= most:
                     self._grown.discard(namespace)
-                removed = await self._log.archive.keep(subject, max(most, stay))
-                async with aclosing(self._log.archive.parts(subject)) as parts:
-                    async for part in parts:
+                if parts < most:
+                    removed = await archive.keep(subject, most)
+                else:
+                    # Behind the first of them there may be others, such as marks of forgotten histories.
+                    removed = await archive.purge(ARCHIVE, subject, min(each.first for each in stay))
+                async with aclosing(archive.parts(subject)) as rest:
+                    async for part in rest:
                         # The rest of a history whose first part is gone.
                         if part.number <= 1:
                             break
-                        removed += await self._log.archive.purge(ARCHIVE, part.subject, part.sequence + 1)
+                        removed += await archive.purge(ARCHIVE, part.subject, part.sequence + 1)
                 self._figures.done.add("removed", by=removed)
             else:
                 self._grown.discard(namespace)

@@ -24,6 +24,8 @@ class Sealed(msgspec.Struct):
     """True once the archive's copy was read back, and is what the seal says."""
     parts: int = 0
     """Messages of the archive with that copy."""
+    first: int = 0
+    """The sequence of the first of them."""
     purged: bool = False
     """True once the log has no event of it."""
     trouble: str = ""

@@ -78,11 +78,14 @@ class Copy:
         self.subject, self.seal = subject, seal
         self.forgotten = ""
         self._check = Check(key_archived(subject))
+        self.first = 0
+        """The sequence of its first message."""
         self.parts = self._of = 0
         """How many messages it has so far, and how many it should have."""
         self._fault = ""
 
     def add(self, part: Part) -> None:
+        self.first = self.first or part.sequence
         self.parts, self._of = self.parts + 1, part.of
         self.forgotten = self.forgotten or part.forgotten
         if part.number != self.parts:

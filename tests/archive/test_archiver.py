@@ -24,6 +24,7 @@ from services.history.answers import Answers
 from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Stored, api, wire
 from shared.eventlog.account import ADMIN, ARCHIVE, ARCHIVER
+from shared.eventlog.archive import Archive
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.parts import Seal
 from shared.eventlog.server import NatsServer
@@ -36,7 +37,7 @@ from shared.telemetry.metrics import Count
 from shared.telling.reading import event_of, until
 from shared.telling.targets import parse_target
 from tests.kit.builders import a_running_job
-from tests.kit.nats import a_namespace, a_server, connected, read_to_end
+from tests.kit.nats import READY, a_namespace, a_server, connected, read_to_end
 from tests.kit.sealed import Life, a_key, a_life, a_sealed_life
 
 pytestmark = pytest.mark.nats
@@ -173,6 +174,29 @@ async def test_what_is_not_as_its_seal_says_stays_in_the_log(nats_server: NatsSe
         assert (len(await left(log, key)), await kept(log, namespace)) == (len(life.events) + 1, 0)
 
 
+async def test_a_copy_is_read_again_before_a_purge_that_failed_is_repeated(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+):
+    async def away(*_: object) -> int:
+        raise Transient("the log is away")
+
+    key = a_key(namespace := a_namespace())
+    async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
+        await a_sealed_life(log, key)
+        made = await an_archiver(mine, namespace)
+        with monkeypatch.context() as outage:
+            outage.setattr(Archive, "purge", away)
+            with pytest.raises(Transient):
+                await made.turn(lambda: True)
+        await log.archive.purge(ARCHIVE, archived_as(key), 2**60)
+        async with asyncio.timeout(READY):
+            # The server takes no message of the same id within a second.
+            while len(await left(log, key)) > 1:
+                await made.turn(lambda: True)
+                await asyncio.sleep(0.2)
+        assert await kept(log, namespace) == 1
+
+
 async def test_a_copy_that_was_changed_is_told_and_nothing_is_purged(
     nats_server: NatsServer, capsys: pytest.CaptureFixture[str]
 ):
@@ -282,6 +306,20 @@ async def test_retention_takes_nothing_whose_seal_the_log_has(nats_server: NatsS
         assert [sealed.trouble for sealed in again.sealed.values()] == ["", ""]
         await archive(mine, namespace, seals=0, days={"": 1})
         assert await kept(log, namespace) == 0
+
+
+async def test_a_mark_of_a_forgotten_history_takes_no_place_of_one_whose_seal_the_log_has(nats_server: NatsServer):
+    namespace = a_namespace()
+    async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
+        await a_sealed_life(log, forgotten := a_key(namespace, "forgotten"))
+        await archive(mine, namespace, seals=0)
+        for name in ("older", "newer"):
+            await a_sealed_life(log, a_key(namespace, name))
+        await archive(mine, namespace)
+        await log.archive.forget(archived_as(forgotten), "its owner asked for it")
+        again = await archive(mine, namespace, most={"": 2})
+        assert [sealed.trouble for sealed in (await archive(mine, namespace)).sealed.values()] == ["", ""]
+        assert len(again.sealed) == 2
 
 
 async def test_of_a_history_that_retention_cuts_nothing_is_left(
