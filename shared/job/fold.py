@@ -178,7 +178,7 @@ class History:
             self.facts[author] = sequence
             try:
                 return read_event(stored.body, tag)
-            except Malformed:
+            except (UnknownEvent, Malformed):
                 return None
         last, digest = self.sequence, self.digest
         self.first, self.count = self.first or sequence, self.count + 1
@@ -198,9 +198,9 @@ class History:
                 self._since_decision = dict(newer)
         try:
             event = read_event(stored.body, tag)
-        except UnknownEvent:
+        except UnknownEvent as unknown:
             if not stored.optional:
-                self.hold("UnknownEvent", f"unknown event {tag} at {sequence}; upgrade this service", by_event=True)
+                self.hold("UnknownEvent", f"unknown event {unknown} at {sequence}; upgrade this service", by_event=True)
             return None
         except Malformed as error:
             self.hold("MalformedEvent", f"malformed event at {sequence}: {error}", by_event=True)

@@ -224,6 +224,17 @@ def test_an_unknown_type_holds_the_job_until_this_service_is_upgraded():
     assert "upgrade" in history.held
 
 
+def test_an_unknown_value_of_a_known_type_holds_the_job_until_this_service_is_upgraded():
+    history = a_history(a_running_job())
+    body, line = b'{"type":"JobAdopted","source":"kubeflow","phase":"Paused"}', stored(history, JobGone())
+    for_people = line.subject.replace("watcher.JobGone", "audit.ChangeAttributed")
+    assert history.fold(replace(line, subject=for_people, body=body)) is None
+    assert not history.held
+    history.fold(replace(line, subject=line.subject.replace("JobGone", "JobAdopted"), body=body))
+    assert history.held_for == "UnknownEvent"
+    assert history.held.startswith("unknown event JobAdopted (Invalid enum value 'Paused'")
+
+
 def test_an_unknown_type_that_says_so_is_skipped_and_is_part_of_the_chain():
     history = a_history(a_running_job())
     before = history.job

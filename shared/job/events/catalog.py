@@ -43,7 +43,7 @@ def for_people(author: str, tag: str) -> bool:
 
 
 class UnknownEvent(Exception):  # noqa: N818  it names a thing in the log, for which the reader holds the job
-    """An event of a type that a newer release wrote."""
+    """An event of a type, or with a value, that a newer release wrote."""
 
 
 class Malformed(Exception):  # noqa: N818  it names a thing in the log, for which the reader holds the job
@@ -69,13 +69,17 @@ _RANGES = {
 def read_event(body: bytes, tag: str) -> AnyEvent:
     """The event in `body`; `tag` is the type that its subject names.
 
-    Raises `UnknownEvent` if the tag is not known, `Malformed` if the body is not such an event.
+    Raises `UnknownEvent` if the tag is not known or a value is none of its list, `Malformed` for any other body that is
+    not such an event.
     """
     try:
         event: AnyEvent = _decoder.decode(body)
     except MALFORMED as error:
         if tag not in _KNOWN:
             raise UnknownEvent(tag) from error
+        # msgspec has no type of its own for this.
+        if str(error).startswith("Invalid enum value"):
+            raise UnknownEvent(f"{tag} ({error})") from error
         raise Malformed(f"{tag}: {error}") from error
     if (told := _TAGS[type(event)]) != tag:
         raise Malformed(f"the subject says {tag}, the body {told}")
