@@ -23,7 +23,7 @@ from shared.job.naming import JobKey, archived_as, history_filters, key_archived
 from shared.job.text import counted
 from shared.process.settings import Settings
 from shared.telling.reading import fold_to_end, line_of
-from shared.telling.sealed import Copy, check_of_log, events_in, kept, newest_of, parts_of
+from shared.telling.sealed import Copy, check_of_log, events_in, forgotten, kept, newest_of, parts_of
 from shared.telling.targets import Asked, must_be_names
 
 AT_ONCE = 32
@@ -121,6 +121,8 @@ async def export(settings: Settings, asked: Asked | None, namespace: str, uid: s
         if folder is None:
             assert asked is not None, "the command has a job or a folder"
             newest = await _named(log, asked, namespace, uid)
+            if newest.forgotten:
+                raise forgotten(newest)
             async with aclosing(parts_of(log.archive, newest)) as parts:
                 async for part in parts:
                     for stored in events_in(part):
@@ -140,14 +142,15 @@ async def export(settings: Settings, asked: Asked | None, namespace: str, uid: s
 
 async def _whole(log: JetStreamEventLog, subject: str) -> AsyncGenerator[tuple[str, bytes], None]:
     """Each history under a filter, with its lines."""
-    known: dict[str, list[Part]] = {}
+    # A restored log may have sealed a job again before all parts of its first copy were there.
+    known: dict[tuple[str, Seal], list[Part]] = {}
     async with aclosing(log.archive.parts(subject)) as parts:
         async for part in parts:
             if part.forgotten:
                 continue
-            known.setdefault(part.subject, []).append(part)
+            known.setdefault((part.subject, part.seal), []).append(part)
             if part.number == part.of:
-                lines = (line for each in known.pop(part.subject) for line in each.lines)
+                lines = (line for each in known.pop((part.subject, part.seal)) for line in each.lines)
                 yield part.subject, b"".join(b"%s\n" % line for line in lines)
 
 

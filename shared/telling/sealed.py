@@ -175,10 +175,7 @@ async def of_archive(
     if newest.forgotten:
         if found is not None:
             return ()
-        words = (
-            f"the history {namespace}/{asked.name} with the hash {newest.seal.hash} was removed on {newest.time[:19]}"
-        )
-        raise Refused(f"{words}: {newest.forgotten}", reason="NotFound")
+        raise forgotten(newest)
     events: list[Stored] = []
     async with aclosing(parts_of(log.archive, newest)) as parts:
         async for part in parts:
@@ -189,6 +186,13 @@ async def of_archive(
             if sum(len(stored.body) for stored in events) > most:
                 raise Refused(f"{namespace}/{asked.name} has more events than one answer may have", reason="TooLarge")
     return events
+
+
+def forgotten(newest: Part) -> Refused:
+    """What a person is told of a history that was removed."""
+    key = key_archived(newest.subject)
+    words = f"the history {key.namespace}/{key.name} with the hash {newest.seal.hash} was removed on {newest.time[:19]}"
+    return Refused(f"{words}: {newest.forgotten}", reason="NotFound")
 
 
 async def parts_of(archive: ReadableArchive, newest: Part) -> AsyncGenerator[Part, None]:

@@ -24,7 +24,7 @@ from services.history.answers import Answers
 from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Stored, api, wire
 from shared.eventlog.account import ADMIN, ARCHIVE, ARCHIVER
-from shared.eventlog.archive import Archive
+from shared.eventlog.archive import Archive, headers_of
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.parts import Seal
 from shared.eventlog.server import NatsServer
@@ -490,10 +490,25 @@ async def test_a_forgotten_history_leaves_a_hash_and_a_reason(
         assert capsys.readouterr().out.splitlines() == before
         await commands.forget(settings_of(nats_server, ADMIN), asked, namespace, "", "its owner asked for it")
         assert await kept(log, namespace) == 2
-        with pytest.raises(Refused, match=r"hash [0-9a-f]{64}.*its owner asked for it"):
-            await told(log, namespace)
+        for answer in (told(log, namespace), commands.export(reader, asked, namespace, "", None)):
+            with pytest.raises(Refused, match=r"hash [0-9a-f]{64}.*its owner asked for it"):
+                await answer
         await commands.verify(reader, None, namespace)
         assert {sealed.trouble for sealed in (await archive(mine, namespace)).sealed.values()} == {""}
+
+
+async def test_a_copy_that_was_never_finished_adds_nothing_to_the_file_of_the_one_that_was(
+    nats_server: NatsServer, tmp_path: Path
+):
+    key = a_key(namespace := a_namespace())
+    async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
+        begun = headers_of(Seal(1, 9, 9, "0" * 64), "1") | {"Muster-Part": "1/2"}
+        await mine.archive._publish(archived_as(key), gzip.compress(b"1\n"), begun, 0)
+        await a_sealed_life(log, key)
+        before = await told(log, namespace)
+        await archive(mine, namespace)
+    await commands.export(settings_of(nats_server, "reader"), None, namespace, "", tmp_path)
+    assert (tmp_path / namespace / "resnet" / "u-1.jsonl").read_text().splitlines() == before
 
 
 async def test_a_history_is_read_with_standard_tools_as_the_page_says(nats_server: NatsServer):
