@@ -57,6 +57,13 @@ def copies(streams: Sequence[StreamInfo]) -> list[Finding]:
     return found or [ok("log.copies", f"all copies are up to date ({wanted})")]
 
 
+def mirrors(streams: Sequence[str]) -> list[Finding]:
+    """The findings about streams that answer reads of the log in its place, and may lack events."""
+    remedy = "delete it, or make it without `mirror_direct`, or in another account"
+    words = "the stream {} answers reads of the log: services read until the log itself answers"
+    return [warn("log.mirrors", words.format(name), remedy) for name in streams]
+
+
 def subscribers(copies: Mapping[str, StreamInfo | None]) -> list[Finding]:
     """Findings about the copies for subscribers, by the user of each: gone, not fed or behind."""
     found = []

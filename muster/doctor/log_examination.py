@@ -90,6 +90,7 @@ class LogExamination:
             unfit = str(refusal)
         found = of_log.settings(unfit, differences({stream.name: stream.config for stream in there}))
         found += [*of_log.copies(there), *of_log.room(there)]
+        found += of_log.mirrors(await inspection.mirrors(log))
         found += of_log.subscribers(await inspection.copies(log) or {})
         found += await _outlook(log, next(stream for stream in there if stream.name == STREAM), answered)
         if (time := there[-1].ts) is not None:

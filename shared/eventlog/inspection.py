@@ -17,8 +17,19 @@ import aiohttp
 import msgspec
 
 from shared.errors import Transient, accepting
-from shared.eventlog import api
-from shared.eventlog.account import ADMIN, COPIES, LEASES, RELAY, STREAM, USERS, Copy, stream_of, subject_of
+from shared.eventlog import api, wire
+from shared.eventlog.account import (
+    ADMIN,
+    COPIES,
+    GET_MANY,
+    LEASES,
+    RELAY,
+    STREAM,
+    USERS,
+    Copy,
+    stream_of,
+    subject_of,
+)
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.streams import STREAMS, StreamInfo, differences
 from shared.eventlog.subscribers import fed_copies, feeds_of, found_copy
@@ -38,6 +49,10 @@ LATEST_SECONDS = 60.0
 
 SILENT_SECONDS = 300.0
 """How long the use of a disk counts after the last answer of its server's monitor."""
+
+
+LOOKS = 32
+"""Direct reads at once: any copy answers each, so that one of four answers none of them once in ten thousand times."""
 
 
 class Room(msgspec.Struct, frozen=True):
@@ -162,6 +177,14 @@ async def stream(log: JetStreamEventLog, name: str) -> StreamInfo | None:
     with accepting("NotSetUp"):
         return await api.stream_info(log.connection, name)
     return None
+
+
+async def mirrors(log: JetStreamEventLog) -> list[str]:
+    """Streams of the log's account that answer direct reads of the log, and may lack events.  Raises `Trouble`."""
+    query = msgspec.json.encode({"seq": 1, "next_by_subj": ">", "batch": 1})
+    asked = (log.connection.request(GET_MANY, query, timeout=api.TIMEOUT) for _ in range(LOOKS))
+    places = [wire.place(answer.headers) for answer in await asyncio.gather(*asked)]
+    return sorted({place.stream for place in places if place is not None} - {STREAM})
 
 
 async def holdings(log: JetStreamEventLog) -> tuple[list[Holding], datetime | None]:

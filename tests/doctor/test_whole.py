@@ -18,6 +18,7 @@ from shared.cluster.kinds import PODS
 from shared.eventlog import Entry, api
 from shared.eventlog.account import ADMIN
 from shared.eventlog.inspection import stream
+from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
 from shared.eventlog.streams import STREAMS, StreamInfo
@@ -27,7 +28,7 @@ from shared.job.naming import JobKey, Uid, subject_of
 from shared.ports import free_port
 from tests.doctor.conftest import HOME, Installation, MakeInstallation, of, owners, wrong
 from tests.kit.commands import run
-from tests.kit.nats import a_decision, a_server, certified, connected
+from tests.kit.nats import a_decision, a_server, certified, connected, until
 from tests.security.authority import Authority
 
 pytestmark = pytest.mark.nats
@@ -289,6 +290,11 @@ async def test_a_service_far_behind_the_log(an_installation: MakeInstallation, t
     assert (lag.status, "watcher in muster-watcher is 1100 events behind" in lag.message) == ("warn", True)
 
 
+async def _has_events(log: JetStreamEventLog, name: str) -> bool:
+    known = await stream(log, name)
+    return known is not None and known.state.messages > 0
+
+
 async def test_a_log_in_trouble(an_installation: MakeInstallation, tmp_path: Path):
     async with an_installation() as it, a_server(tmp_path / "nats") as server, owners(server):
         where = {"nats_url": server.url, "nats_password": server.users["reader"]}
@@ -309,9 +315,13 @@ async def test_a_log_in_trouble(an_installation: MakeInstallation, tmp_path: Pat
             assert jobs is not None
             config = jobs.config | {"max_age": 86_400_000_000_000, "max_bytes": jobs.state.bytes}
             await api.call(log.connection, f"STREAM.UPDATE.{STREAMS[0]}", config, StreamInfo)
+            mirror = {"name": "FEW", "mirror": {"name": STREAMS[0]}, "mirror_direct": True, "storage": "memory"}
+            await api.call(log.connection, "STREAM.CREATE.FEW", mirror, StreamInfo)
+            await until(lambda: _has_events(log, "FEW"))
             found = await it.examined(**where)
             jobs_wrong = {"jobs.held", "jobs.damaged", "jobs.broken", "jobs.foreign"}
             assert {line.check for line in wrong(found)} == {"log.settings", *jobs_wrong}
+            assert "the stream FEW answers" in of(found, "log.mirrors")[0].message
             assert "max_age" in of(found, "log.settings")[0].message
             assert "team-a/newer" in of(found, "jobs.held")[0].message
             assert "team-a/resnet" in of(found, "jobs.damaged")[0].message
