@@ -118,8 +118,8 @@ class ReadableArchive(Protocol):
     async def extent(self) -> tuple[int, int]:
         """How many messages it has, and the sequence of the last one; zeros without an archive."""
 
-    def scan(self, after: int = 0, subject: str = ...) -> "AsyncGenerator[Part, None]":
-        """The messages after a sequence, or under a filter, in order; many at once.
+    def scan(self, after: int = 0, subject: str = ..., since: str = "") -> "AsyncGenerator[Part, None]":
+        """The messages after a sequence, under a filter, or since a time, in order; many at once.
 
         Raises `Transient` if one was missed, or without an archive.
         """

@@ -53,8 +53,8 @@ class Archive:
             return state.messages, state.last_seq
         return 0, 0
 
-    async def scan(self, after: int = 0, subject: str = ARCHIVED) -> AsyncGenerator[Part, None]:
-        """The messages after a sequence, or under a filter, many at once, but for those that are no part of it.
+    async def scan(self, after: int = 0, subject: str = ARCHIVED, since: str = "") -> AsyncGenerator[Part, None]:
+        """The messages after a sequence, under a filter, or stored since a time, but for those that are no part of it.
 
         Any server with a copy answers, which may lag.  Raises `Transient` if one was missed.
         """
@@ -63,7 +63,8 @@ class Archive:
             many, inbox = _Many(), self._connection.new_inbox()
             listener = await self._connection.listen(inbox, many.take, lost=many.ended.set)
             try:
-                query = {"seq": after + 1, "next_by_subj": subject, "batch": _BATCH, "max_bytes": _BATCH_BYTES}
+                begin: dict[str, Any] = {"start_time": since} if since and not after else {"seq": after + 1}
+                query = begin | {"next_by_subj": subject, "batch": _BATCH, "max_bytes": _BATCH_BYTES}
                 await self._connection.send(GET_ARCHIVED, msgspec.json.encode(query), reply=inbox)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_PATIENCE):

@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
+from datetime import UTC, timedelta
 from math import inf
 
 import msgspec
@@ -14,7 +15,7 @@ from shared.eventlog.subject import SEALED, archived_under
 from shared.frameworks.kinds import Kinds
 from shared.job.fold import Histories, History, closed
 from shared.job.naming import JobKey, history_filters, key_archived, subject_of
-from shared.telling.reading import Reading, event_of, everything, fold_to_end, found_subjects, is_seal
+from shared.telling.reading import Reading, event_of, everything, fold_to_end, found_subjects, is_seal, moment_of
 from shared.telling.shown import Shown
 from shared.telling.targets import Asked, Target, find
 from shared.untrusted import MALFORMED
@@ -223,15 +224,24 @@ async def newest_of(log: EventLog, asked: Asked, namespace: str, uid: str) -> Pa
     """The last message of the job of this name, or of this uid, that began last; None without one."""
     subject = archived_under(namespace, asked.name, uid)
     newest = await log.archive.newest(subject)
-    if newest is None or (uid != "*" and not newest.forgotten and _means(newest, asked.targets)):
+    known = newest is not None and not newest.forgotten and _means(newest, asked.targets)
+    if newest is None or (uid != "*" and known):
         return newest
-    # A former life may be archived, or forgotten, after all of a newer one.
-    found = None
-    async with aclosing(log.archive.scan(subject=subject)) as parts:
+    # A former life may be archived, or forgotten, after all of a newer one: that was archived after the former began.
+    found, since = (newest, _a_day_before(row_of(newest))) if known else (None, "")
+    async with aclosing(log.archive.scan(subject=subject, since=since)) as parts:
         async for part in parts:
             if _means(part, asked.targets) and (found is None or part.seal.first >= found.seal.first):
                 found = part
     return found
+
+
+def _a_day_before(row: Row | None) -> str:
+    """The begin of a job by the clock of its service, which the server's may differ from; empty if it is not known."""
+    with suppress(ValueError, OverflowError):
+        begin = moment_of(row.began if row is not None else "", "no time") - timedelta(days=1)
+        return begin.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return ""
 
 
 def _means(part: Part, targets: Sequence[Target]) -> bool:

@@ -356,6 +356,17 @@ async def test_a_history_that_was_begun_by_another_packing_is_gone_on_with(nats_
         assert [(part.number, part.of, part.lines) for part in parts] == [(1, 1, [b"1", b"2"]), (2, 2, [b"3"])]
 
 
+async def test_a_scan_begins_with_the_first_message_since_a_time(nats_server: NatsServer):
+    subject, seal = archived_under(a_namespace(), "resnet", "u-1"), Seal(1, 9, 9, "3" * 64)
+    async with connected(nats_server, ARCHIVER) as mine:
+        await mine.archive.store(
+            subject, seal, [gzip.compress(b"1\n"), gzip.compress(b"2\n"), gzip.compress(b"3\n")], ""
+        )
+        _, second, third = [part async for part in mine.archive.parts(subject)]
+        for since, found in ((second.time, [second, third]), ("2200-01-01T00:00:00Z", [])):
+            assert [part async for part in mine.archive.scan(subject=subject, since=since)] == found
+
+
 async def test_a_number_that_was_lowered_counts_where_no_history_is_added(nats_server: NatsServer):
     namespace = a_namespace()
     async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:

@@ -2,6 +2,8 @@
 
 import gzip
 import random
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -109,6 +111,30 @@ async def test_what_the_log_has_from_its_first_event_is_told_as_it_is_unless_its
     assert [line_of(event) for event in events] == [*map(line_of, journal.events[1:] if restored else whole)]
 
 
+async def test_of_a_name_with_many_lives_only_those_are_read_that_were_archived_since_the_last_one_began():
+    journal = MemoryJournal()
+    key, log = a_key("team-a"), MemoryEventLog(journal)
+    for number in range(300):
+        check = Check(key)
+        for event in lived(key, a_life())[1]:
+            check.fold(event)
+        row = check.row(BUILT_IN).replace("2030-01-01", f"{2030 + number}-01-01").encode()
+        subject, seal = archived_as(a_key("team-a", uid=f"u-{number}")), Seal(number, number, 9, "a")
+        journal.archived.append(Part(subject, number + 1, seal, 1, 1, row, b"", f"{2030 + number}-01-01T00:01:00Z"))
+    parts, read = log.archive.parts, 0
+
+    async def counting(*asked: Any) -> AsyncIterator[Part]:
+        nonlocal read
+        async for part in parts(*asked):
+            read += 1
+            yield part
+
+    log.archive.parts = counting  # type: ignore[method-assign, assignment]
+    found = await newest_of(log, parse_target("trainingjob/resnet", BUILT_IN), "team-a", "*")
+    assert found is not None
+    assert (found.sequence, read) == (300, 1)
+
+
 @pytest.mark.parametrize("uid", ["*", "u-1"])
 async def test_of_a_name_the_archive_has_the_life_that_began_last_though_a_former_one_came_later(uid: str):
     journal = MemoryJournal()
@@ -119,7 +145,7 @@ async def test_of_a_name_the_archive_has_the_life_that_began_last_though_a_forme
             check.fold(event)
         row = check.row(BUILT_IN).encode()
         seal = Seal(first, first + 10 * sequence, 9, "a")
-        journal.archived.append(Part(archived_as(key), sequence, seal, 1, 1, row, b"", ""))
+        journal.archived.append(Part(archived_as(key), sequence, seal, 1, 1, row, b"", "2030-01-01T00:01:00Z"))
     found = await newest_of(log, parse_target("trainingjob/resnet", BUILT_IN), "team-a", uid)
     assert found is not None
     assert key_archived(found.subject).uid == ("u-2" if uid == "*" else uid)

@@ -1,4 +1,4 @@
-"""What jobs that are over cost: `python -m tests.bench.archive [JOBS [LIVE]]` prints the figures of docs/log.md.
+"""What jobs that are over cost: `python -m tests.bench.archive [JOBS [LIVE]]` prints it.
 
 The log has jobs that live, and the seals of those that are over; the archive has their histories: some recorded lives
 under many keys, in the product's own encoding.

@@ -157,16 +157,16 @@ class MemoryArchive:
     def __init__(self, kept: list[Part]) -> None:
         self._kept = kept
 
-    async def parts(self, subject: str, after: int = 0) -> AsyncGenerator[Part, None]:
+    async def parts(self, subject: str, after: int = 0, since: str = "") -> AsyncGenerator[Part, None]:
         for part in self._kept:
-            if part.sequence > after and matches(subject, part.subject):
+            if part.sequence > after and part.time >= since and matches(subject, part.subject):
                 yield part
 
     async def extent(self) -> tuple[int, int]:
         return len(self._kept), self._kept[-1].sequence if self._kept else 0
 
-    def scan(self, after: int = 0, subject: str = ">") -> AsyncGenerator[Part, None]:
-        return self.parts(subject, after)
+    def scan(self, after: int = 0, subject: str = ">", since: str = "") -> AsyncGenerator[Part, None]:
+        return self.parts(subject, after, since)
 
     async def at(self, sequence: int) -> Part | None:
         return next((part for part in self._kept if part.sequence == sequence), None)
