@@ -1,21 +1,24 @@
-"""The CronJob that backs the log up: its container's command, on a real NATS server, and what is restored from it."""
+"""The CronJobs that back the log up and export the archive: their containers' commands, on a real NATS server."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
-from shared.eventlog.account import ADMIN
+from shared.eventlog.account import ADMIN, ARCHIVER, READER
 from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
+from tests.archive.test_archiver import archive
 from tests.deploy.charts import require
 from tests.history.conftest import record
 from tests.kit.builders import a_running_job
 from tests.kit.commands import Ended, run
-from tests.kit.nats import connected, read_to_end
+from tests.kit.nats import a_namespace, connected, read_to_end
+from tests.kit.sealed import a_key, a_sealed_life
 
 pytestmark = pytest.mark.nats
 
@@ -67,3 +70,20 @@ async def test_a_log_is_backed_up_each_night_and_restored_event_by_event(tmp_pat
         failed = await run(*container["command"], environment=given)
         assert failed.code != 0
         assert [path.name for path in sorted(backups.iterdir()) if not path.name.endswith(".part")] == found
+
+
+async def test_archived_histories_are_written_as_files_each_night(nats_server: NatsServer, tmp_path: Path) -> None:
+    [job] = yaml.safe_load_all((MANIFEST.parent / "export.yaml").read_text())
+    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    [container] = pod["initContainers"]
+    async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
+        await a_sealed_life(log, key := a_key(a_namespace()))
+        await archive(mine, key.namespace)
+    assert {each["name"] for each in pod["volumes"]} == {each["name"] for each in container["volumeMounts"]}
+    (password := tmp_path / "password").write_text(nats_server.users[READER])
+    given = {each["name"]: each["value"] for each in container["env"] if each["name"] != "NATS_CA"}
+    given |= {"NATS_URL": nats_server.url, "NATS_PASSWORD_FILE": str(password)}
+    arguments = [str(tmp_path) if each == "/histories" else each for each in container["args"]]
+    ended = await run(sys.executable, "-m", "muster", *arguments, environment=given)
+    assert ended.code == 0, ended.out + ended.complaint
+    assert (tmp_path / key.namespace / key.name / f"{key.uid}.jsonl").exists()
