@@ -161,7 +161,7 @@ def _decided(job: Job, event: Decision, at: At) -> Job:
         case scheduler.SlotsAssigned():
             return attempts.assigned(job, event, at)
         case scheduler.SlotsReleased():
-            return attempts.slots_released(job, event, at)
+            return requests.released(job, event.slots, at)
         case scheduler.JobRestarted():
             return attempts.restarted(job, event, at)
         case scaler.HostsPublished():
@@ -177,7 +177,7 @@ def _decided(job: Job, event: Decision, at: At) -> Job:
             # Refusals of the request's pods explain why it ended; they are dropped with the slots.
             remains = event.remains if isinstance(event, scaler.ScaleFailed) else ""
             job = requests.request_over(job, event.request, at, success=False, reason=event.reason, remains=remains)
-            return requests.released(job, event.released)
+            return requests.released(job, event.released, at)
         case scaler.WorkersReleased():
             forced = at.sequence if event.reason == requests.DRAIN_FORCED else 0
             job = requests.with_request(

@@ -11,7 +11,7 @@ from shared.job.attempt import Attempt, Members, Refill, Tally, Unknown, Unseen,
 from shared.job.conditions import MILESTONES, Condition, no_longer
 from shared.job.events.event import At
 from shared.job.events.scaler import WorkersReleased
-from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
+from shared.job.events.scheduler import JobRestarted, SlotsAssigned
 from shared.job.events.status import JobCreated, JobRestarting, JobSuspended, JobSuspending
 from shared.job.events.watcher import JobAdopted, PodsObserved
 from shared.job.evolve_pods import pods_already_seen, pods_observed
@@ -115,20 +115,12 @@ def _for_request(job: Job, slots: SortedSet[Slot], replaced: SortedSet[Slot]) ->
     return with_request(job, request.uid, added=added, replaced=request.replaced + len(replaced))
 
 
-def slots_released(job: Job, event: SlotsReleased, at: At) -> Job:
-    """Release slots; between attempts the job remembers those in which no pod was seen yet."""
-    unseen = (job.attempt.slots & each(event.slots)) - {pod.slot for pod in job.pods.views.values()}
-    if unseen and job.between_attempts:
-        job = with_pods(job, unseen=Unseen(job.pods.unseen.slots | unseen, at.sequence))
-    return released(job, event.slots)
-
-
 def workers_released(job: Job, event: WorkersReleased, at: At) -> Job:
     """Release workers; without a request their slots become vacancies, but for those that were replaced ahead."""
     if event.request:
-        return released(_with_drained(job, event), event.slots)
+        return released(_with_drained(job, event), event.slots, at)
     slots = each(event.slots) & job.attempt.unreleased
-    job = spoiling(released(job, event.slots), slots)
+    job = spoiling(released(job, event.slots, at), slots)
     vacancies = dict(job.attempt.vacancies)
     for slot in slots - job.attempt.replaced_ahead:
         losses = losses_before(job, slot)

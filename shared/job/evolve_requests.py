@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from shared.job import reasons, text
-from shared.job.attempt import Departure, Members
+from shared.job.attempt import Departure, Members, Unseen
 from shared.job.conditions import holds, with_condition
 from shared.job.events.event import At
 from shared.job.events.scaler import (
@@ -28,6 +28,7 @@ from shared.job.state import (
     hosts_seen,
     with_attempt,
     with_efforts,
+    with_pods,
     with_scaling,
     with_status,
     with_success,
@@ -395,11 +396,14 @@ def seen(job: Job, at: At) -> Job:
     return with_request(job, request.uid, seen=at.sequence)
 
 
-def released(job: Job, groups: tuple[Slots, ...]) -> Job:
-    """The job without these slots."""
+def released(job: Job, groups: tuple[Slots, ...], at: At) -> Job:
+    """The job without these slots; it remembers those in which no pod was seen yet, for its next attempt."""
     slots = each(groups)
     if not slots:
         return job
+    unseen = (job.attempt.slots & slots) - {pod.slot for pod in job.pods.views.values()}
+    if unseen and not job.over:
+        job = with_pods(job, unseen=Unseen(job.pods.unseen.slots | unseen, at.sequence))
     vacancies = {slot: vacancy for slot, vacancy in job.attempt.vacancies.items() if slot not in slots}
     job = with_attempt(
         spoiling(job, [slot for slot in slots if slot in job.attempt.spent or slot not in job.attempt.news]),

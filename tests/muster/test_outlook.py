@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.scaler import ScaleAccepted, ScaleRejected, ScaleSucceeded
+from shared.job.events.scaler import ScaleAccepted, ScaleFailed, ScaleRejected, ScaleSucceeded
 from shared.job.events.scheduler import JobRestarted, SlotsReleased
 from shared.job.events.status import (
     JobFailed,
@@ -33,6 +33,7 @@ from tests.kit.builders import (
     published,
     scale_in,
     scale_out,
+    scaling_out,
     worker,
     workers,
 )
@@ -95,6 +96,11 @@ def sentence(*events: AnyEvent, word: str = "") -> str:
             [*a_running_job(), CRASHED, AGAIN],
             "Restarting: the launcher exited with 1 (Error); restart 1 of 6; attempt 2 begins at 00:00:22 UTC",
             id="a back-off",
+        ),
+        pytest.param(
+            [*a_running_job(), *scaling_out(2), ScaleFailed(request=R1, reason="X", released=(workers(2),))],
+            "Scaling, 2 of 2 workers in the hosts files",
+            id="a job that runs, and one of whose pods may still come",
         ),
         pytest.param(
             [*a_running_job(stall_timeout_seconds=30), ProgressReported(pod=Uid("a"), attempt=0, step=1, waited=8)],

@@ -8,22 +8,22 @@ import pytest
 from shared.cluster import Resource
 from shared.cluster.kinds import PODS
 from shared.errors import Transient
+from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.naming import ATTEMPT
-from tests.kit.world import World, a_training_job
+from tests.kit.world import World, a_scale_out, a_training_job
 from tests.memory.cluster import MemoryCluster
-
-LATE = "resnet-launcher"
 
 
 class Slow(MemoryCluster):
     """The API server carries the first creation of one pod out after some seconds, or not after its time."""
 
+    late = ""
     seconds = 0.0
     under_way = False
 
     async def create(self, resource: Resource[Any], namespace: str, manifest: Any, *, within: int = 0) -> Any:
-        if manifest["metadata"]["name"] != LATE or resource is not PODS or self.under_way:
+        if manifest["metadata"]["name"] != self.late or resource is not PODS or self.under_way:
             return await super().create(resource, namespace, manifest, within=within)
         self.under_way = True
         if not within or self.seconds <= within:
@@ -33,17 +33,23 @@ class Slow(MemoryCluster):
 
 
 class SlowWorld(World):
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, late: str = "resnet-launcher") -> None:
         super().__init__()
         self.seconds = seconds
+        self.late = late
         self.slow = Slow(self.store)
 
     async def cluster(self, author: str) -> MemoryCluster:
         if author != "scheduler":
             return await super().cluster(author)
         self.slow = Slow(self.store)
-        self.slow.seconds = self.seconds
+        self.slow.seconds, self.slow.late = self.seconds, self.late
         return self.slow
+
+
+def attempts(world: World) -> frozenset[str]:
+    """Those that have pods now."""
+    return frozenset(held.manifest["metadata"]["labels"][ATTEMPT] for held in world.pods().values())
 
 
 @pytest.mark.parametrize("seconds", [12.0, 40.0], ids=["before the server's deadline", "after it"])
@@ -55,7 +61,21 @@ async def test_a_pod_whose_creation_lands_late_never_is_beside_the_next_attempt(
         world.annotate("resnet", {"muster.dev/restart": "now"})
         together = set[frozenset[str]]()
         for _ in range(600):
-            together.add(frozenset(held.manifest["metadata"]["labels"][ATTEMPT] for held in world.pods().values()))
+            together.add(attempts(world))
             await asyncio.sleep(0.1)
         assert together == {frozenset(), frozenset({"0"}), frozenset({"1"})}
         assert world.job().attempt.number == 1
+
+
+async def test_nor_is_one_whose_slot_was_released_before_the_end():
+    async with SlowWorld(12.0, "resnet-worker-2") as world:
+        together = set[frozenset[str]]()
+        world.store.listeners.append(lambda *_: together.add(attempts(world)))
+        await world.trains(workers=2)
+        world.apply(SCALEOUTS, a_scale_out(1))
+        await world.until(lambda: world.slow.under_way)
+        world.delete(SCALEOUTS, "out")
+        await world.until(lambda: world.count("ScaleCancelled") == 1)
+        world.annotate("resnet", {"muster.dev/restart": "now"})
+        await world.pass_seconds(60)
+        assert together == {frozenset(), frozenset({"0"}), frozenset({"1"})}

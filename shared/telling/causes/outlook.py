@@ -144,6 +144,9 @@ _PREFIXES = (timers.REPLACEMENT, timers.BACK_OFF)
 
 def _ahead(causes: Links, due: Sequence[Timer]) -> Iterator[str]:
     """What the first timers to end will do."""
+    if causes.job.attempt.slots:
+        # A pod of a scale-out that was given up may still come, and no attempt waits for it.
+        due = [each for each in due if each.name != timers.UNSEEN]
     for table in (_TRIES, _LIMITS):
         known = [each for each in due if _kind(each) in table and (each.since or each.anchor in causes.times)]
         first = min(known, key=lambda each: _end(causes, each), default=None)

@@ -43,6 +43,7 @@ _TIMERS = {
     "Scheduling": "its pods had their time to become Ready{}",
     "Seal": "it was gone for the time after which its history is sealed{}",
     "TimeToLive": "it was over for the time that it is kept{}",
+    "Unseen": "the pods of released slots that were not seen had their time to appear{}",
 }
 _SIGNAL_CODES = 128
 """An exit code above this is the number of a signal plus this, as in shells and container runtimes."""
