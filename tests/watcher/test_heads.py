@@ -266,6 +266,14 @@ def test_pods_that_live_are_taken_on_before_going_on():
     assert go_on == HistoryAccepted(sequence=7, hash="ab")
 
 
+def test_an_attempt_of_which_no_pod_has_a_node_begins_anew_with_its_pods():
+    """Some were not made yet, and those of a gang would wait for them for ever."""
+    waits = alive(*(worker(index, phase="Pending", ready=False, ran=False) for index in (1, 2)))
+    assert accepted(a_broken_job(observed(a_spec())), accepting("7:ab"), waits) == [
+        HistoryAccepted(sequence=7, hash="ab")
+    ]
+
+
 def test_a_job_whose_status_says_that_it_is_over_stays_over():
     reached = Inherited(phase="Succeeded", end="Succeeded", completion_time="2030-01-01T00:00:00Z", restarts=2)
     resource = replace(accepting("7:ab"), log="log-1", head=HEAD, reached=reached)

@@ -120,7 +120,7 @@ async def test_an_accepted_loss_waits_for_the_list_of_pods_that_it_takes_on():
     key = JobKey(NAMESPACE, "resnet", Uid(held.metadata["uid"]))
     meta = metadata(TRAININGJOB, key, "resnet-worker-7")
     meta["labels"] = slot_labels(TRAININGJOB, key, Slot(0, WORKER, 7))
-    cluster.store.create(PODS, NAMESPACE, {"metadata": meta, "spec": {}})
+    cluster.store.create(PODS, NAMESPACE, {"metadata": meta, "spec": {"nodeName": "node-0"}})
     async with cluster.watched():
         await until(lambda: "HistoryBroken" in cluster.kinds(), "the broken history")
     wish = {"metadata": {"annotations": {ACCEPT_HISTORY: f"5:{'0' * 64}"}}}

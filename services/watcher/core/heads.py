@@ -148,7 +148,8 @@ def accepted(job: Job, resource: ObservedJob, pods: Mapping[Uid, PodView]) -> li
     # A log that lost the job's first event does not know its spec.
     spec = job.spec or resource.observed.spec
     slots, attempt = _there(spec, job.attempt.number, pods)
-    if not slots and not ended_before:
+    if not (ended_before or any(pod.node or pod.ran for pod in pods.values() if pod.slot in slots)):
+        # The first slots of an attempt make its pods the job's, and the others of their gang.
         return [go_on]
     indices = [slot.index for slot in slots if slot.role == WORKER]
     adopted = JobAdopted(
