@@ -175,8 +175,8 @@ def _decided(job: Job, event: Decision, at: At) -> Job:
             return requests.request_over(job, event.request, at, success=True, reason=event.reason)
         case scaler.ScaleFailed() | scaler.ScaleCancelled():
             # Refusals of the request's pods explain why it ended; they are dropped with the slots.
-            remains = event.remains if isinstance(event, scaler.ScaleFailed) else ""
-            job = requests.request_over(job, event.request, at, success=False, reason=event.reason, remains=remains)
+            more = event.remains or event.awaited if isinstance(event, scaler.ScaleFailed) else ""
+            job = requests.request_over(job, event.request, at, success=False, reason=event.reason, more=more)
             return requests.released(job, event.released, at)
         case scaler.WorkersReleased():
             forced = at.sequence if event.reason == requests.DRAIN_FORCED else 0

@@ -329,10 +329,10 @@ def drain_checked(job: Job, event: DrainChecked, at: At) -> Job:
     return with_request(job, event.request, look=look)
 
 
-def request_over(job: Job, uid: Uid, at: At, *, success: bool, reason: str, told: str = "", remains: str = "") -> Job:
+def request_over(job: Job, uid: Uid, at: At, *, success: bool, reason: str, told: str = "", more: str = "") -> Job:
     """The job after the end of a request.
 
-    `told` replaces the sentence of the reason, and `remains` is added to the sentence.
+    `told` replaces the sentence of the reason, and `more` is added to the sentence.
     """
     request = job.scaling.requests.get(uid)
     if request is None:
@@ -344,8 +344,8 @@ def request_over(job: Job, uid: Uid, at: At, *, success: bool, reason: str, told
     if began is not None:
         conditions = with_condition(conditions, "Scaling", at, status=False, reason=reason)
     message = sizes if success else told or _message(job, request, reason)
-    if remains:
-        message = told = f"{message or reason}; {remains}"
+    if more:
+        message = told = f"{message or reason}; {more}"
     conditions = with_condition(conditions, kind, at, reason=reason, message=message)
     if success and request.resize is not None:
         job = with_scaling(job, size=request.resize)

@@ -103,7 +103,7 @@ def test_a_scale_out_that_is_late_takes_back_what_it_brought():
     assert request is not None
     late = TimePassed(anchor=request.accepted, timer="ScalingDeadline")
     words = "resnet-worker-3 was not created"
-    failed = ScaleFailed(request=E2, reason="DeadlineExceeded", released=(workers(2, 3),), remains=words)
+    failed = ScaleFailed(request=E2, reason="DeadlineExceeded", released=(workers(2, 3),), awaited=words)
     given(*growing(2, 3), pods(worker(2)), late).then(scaler, Record(failed))
     after = given(*growing(2, 3), pods(worker(2)), late, failed)
     assert after.job.scaling.size == 2

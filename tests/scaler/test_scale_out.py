@@ -82,7 +82,7 @@ def test_past_its_deadline_all_new_workers_are_given_back_and_the_one_that_it_wa
 
 
 def too_late(words: str) -> ScaleFailed:
-    return ScaleFailed(request=R1, reason="DeadlineExceeded", released=(workers(2, 3),), remains=words)
+    return ScaleFailed(request=R1, reason="DeadlineExceeded", released=(workers(2, 3),), awaited=words)
 
 
 def test_what_is_refused_for_good_ends_the_request_at_once():

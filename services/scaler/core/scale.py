@@ -116,7 +116,7 @@ def _takes_part(job: Job, request: Request, come: int, *, late: bool) -> bool:
 
 def _failed_before(request: Request, reason: str, because: Cause, words: str = "") -> Record:
     """The failure of a scale-out before its point of no return."""
-    failed = ScaleFailed(request=request.uid, reason=reason, released=spans(request.added), remains=words)
+    failed = ScaleFailed(request=request.uid, reason=reason, released=spans(request.added), awaited=words)
     return Record(failed, because)
 
 

@@ -85,7 +85,9 @@ class ScaleFailed(Decided, frozen=True, tag="ScaleFailed"):
     reason: str
     released: tuple[Slots, ...] = ()
     remains: str = ""
-    """What stays of it, or which pod it waited for, as the rest of a sentence; empty if it is neither."""
+    """What stays of it, as the rest of a sentence; empty if nothing does."""
+    awaited: str = ""
+    """Which pod it waited for until its time was over, and why that was not Ready; empty for any other failure."""
 
 
 class ScaleCancelled(Decided, frozen=True, tag="ScaleCancelled"):
