@@ -97,8 +97,9 @@ def _of_capacity(job: Job) -> Iterator[Timer]:
         return
     if elasticity is not None and elasticity.settle_seconds and (settles := capacity.settles_since(job)):
         yield Timer(settles, timers.SETTLE, elasticity.settle_seconds)
-    if (grew := capacity.grew(job)) is not None:
-        yield promise(grew, timers.GROW, capacity.grow_seconds(job))
+    if (wait := capacity.growth_wait(job)) is not None:
+        since, seconds = wait
+        yield promise(since, timers.GROW, seconds)
 
 
 def _of_stuck_pods(job: Job) -> Iterator[Timer]:

@@ -150,17 +150,17 @@ def after_the_end(job: Job) -> list[Step]:
 
     Those of a job that is deleted wait: a job that comes under its name may take them.
     """
-    request = job.scaling.open_request
+    request, deletion = job.scaling.open_request, job.resource.deletion
     if job.resource.gone:
         reason, because = reasons.JOB_GONE, Cause(job.resource.gone)
-    elif job.resource.deletion is not None:
-        reason, because = reasons.JOB_DELETING, Cause(job.resource.deletion.sequence)
+    elif deletion is not None:
+        reason, because = reasons.JOB_DELETING, Cause(deletion.sequence)
     else:
         reason, because = reasons.JOB_FINISHED, causes.of_interruption(job)
     if request is not None:
         return _cancelled(request, reason, because)
     waiting = job.scaling.next_request
-    if waiting is None or job.resource.gone or job.deleting:
+    if waiting is None or job.resource.gone or deletion is not None:
         return []
     if _ownable(job, waiting):
         return _own(job, waiting)

@@ -1,4 +1,5 @@
-"""How many workers a job with elasticity trains with: as many as have a node, from minReplicas to its size.  Pure.
+"""How many workers a job with elasticity trains with: as many as have a node, from minReplicas to its size; and when
+workers of any job may join those that train.  Pure.
 
 The pods of the whole size are made, and those without a node are the job's request for more.  So the kube-scheduler is
 the model of capacity: no rule here counts what is free, or orders jobs.
@@ -79,25 +80,21 @@ def may_join(job: Job, come: list[int], others: int) -> list[int]:
 
 def may_grow(job: Job) -> bool:
     """True if hosts files may be published for which no loss asks."""
-    since = grew(job)
-    return since is None or passed(job, since.sequence, GROW)
+    wait = growth_wait(job)
+    return wait is None or passed(job, wait[0].sequence, GROW)
 
 
-def grow_seconds(job: Job) -> int:
-    """The shortest time between two such hosts files, in seconds; 0 for none."""
-    asked = job.elasticity.grow_seconds if job.elasticity is not None else GROW_SECONDS
-    # Without a bound Muster and the other client would change the files as fast as the API server answers.
-    return asked or (GROW_SECONDS if job.hosts_edited else 0)
-
-
-def grew(job: Job) -> At | None:
-    """When hosts files were published from which on the time to the next counts; None if these may come at once."""
+def growth_wait(job: Job) -> tuple[At, int] | None:
+    """Since when, and for how many seconds, such hosts files wait; None if they may come at once."""
     members = job.membership
     if job.spec is None or not job.spec.handling.hosts_files or not isinstance(members, Members):
         return None
-    if members.grew is None or not grow_seconds(job):
+    if members.grew is None or not (job.elasticity is not None or members.edited or _come_back(job)):
         return None
-    return members.grew if job.elasticity is not None or members.edited or _come_back(job) else None
+    seconds = job.elasticity.grow_seconds if job.elasticity is not None else GROW_SECONDS
+    # Without a bound Muster and the other client would change the files as fast as the API server answers.
+    seconds = seconds or (GROW_SECONDS if job.hosts_edited else 0)
+    return (members.grew, seconds) if seconds else None
 
 
 def _come_back(job: Job) -> set[int]:
