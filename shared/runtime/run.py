@@ -46,7 +46,7 @@ COMPARE_SECONDS = 1.0
 """Seconds between two comparisons of a history that does not lead to its checkpoint."""
 
 GONE_SECONDS = 30.0
-"""A job that is gone and whose head could not be compared is cleaned up after so many seconds all the same.
+"""A job that is gone and does not lead to its head is cleaned up so many seconds after that was seen all the same.
 
 Its resource, on which a person would accept the lost history, is gone; a watcher would have seen one that is there.
 """
@@ -150,7 +150,7 @@ class Runtime:
         self._act_from = 0
         self._heads = heads
         self._unproven: dict[JobKey, float] = {}
-        """Jobs of which this fold has not led to the checkpoint since this replica began to act, and when it did."""
+        """Jobs of which this fold has not led to the checkpoint yet, and since when they are gone; infinity before."""
         self._comparing: set[JobKey] = set()
         self._few = asyncio.Semaphore(COMPARED_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -346,8 +346,7 @@ class Runtime:
         if self.histories.position >= self._act_from:
             self.current = True
             if self._heads is not None:
-                began = asyncio.get_running_loop().time()
-                self._unproven = {history.job.key: began for history in self.histories.open()}
+                self._unproven = {history.job.key: inf for history in self.histories.open()}
             self.folded.set()
             self.wake_all()
 
@@ -403,8 +402,10 @@ class Runtime:
         except (Transient, Refused) as trouble:
             log.info("cannot compare a history", job=str(key), why=str(trouble))
         else:
-            waited = asyncio.get_running_loop().time() - self._unproven.get(key, inf)
-            if head is None or (history.job.resource.gone and waited > GONE_SECONDS):
+            now, gone = asyncio.get_running_loop().time(), history.job.resource.gone
+            if gone and self._unproven.get(key) == inf:
+                self._unproven[key] = now
+            if head is None or (gone and now - self._unproven.get(key, inf) > GONE_SECONDS):
                 self._unproven.pop(key, None)
                 self._queue.add(key)
                 return

@@ -251,15 +251,20 @@ async def test_the_last_head_of_a_job_that_is_gone_stays_if_the_log_contradicts_
         assert world.count("JobSealed") == 0
 
 
-async def test_a_gone_job_is_cleaned_up_although_its_last_head_is_not_in_the_log(world: World):
+@pytest.mark.parametrize("before", [True, False], ids=["of a replica that began long before", "of one that begins"])
+async def test_a_gone_job_is_cleaned_up_although_its_last_head_is_not_in_the_log(world: World, *, before: bool):
     await world.trains(workers=1)
     uid, identity = uid_of(world), await world.log("status").identity()
     for author in ("scheduler", "status"):
         await world.kill(author)
     await (await world.log("status").bucket(HEADS)).put(uid, f"{identity}/999999:{'0' * 64}".encode())
+    if before:
+        await world.start("scheduler")
+        await world.pass_seconds(2 * GONE_SECONDS)
     world.delete(TRAININGJOBS, "resnet")
     await world.until(lambda: bool(world.life(uid).resource.gone))
-    await world.start("scheduler")
+    if not before:
+        await world.start("scheduler")
     await world.pass_seconds(GONE_SECONDS - 5)
     assert not closed(world.life(uid)), "nothing is done before a watcher would have seen that it is there"
     await world.until(lambda: closed(world.life(uid)))
