@@ -16,9 +16,10 @@ from itertools import combinations
 
 import msgspec
 
+from shared.job.naming import RESTART_IN_PLACE
 from tests.kit.services import AUTHORS
 from tests.kit.tables import Place
-from tests.simulation.plan import AnyStep, Apply, Delete, End, Plan, Preempt, Scale, Strike
+from tests.simulation.plan import AnyStep, Apply, Delete, End, Node, Plan, Preempt, Scale, Strike
 from tests.simulation.platform import Workload
 from tests.simulation.run import Outcome, simulate
 from tests.simulation.shrink import as_test
@@ -54,6 +55,12 @@ CROWDED: tuple[AnyStep, ...] = (
 )
 """It makes room for its launcher, trains with what is left, and gives all back below its minimum."""
 
+PARTIAL = Scale(
+    at=SCALED_SECONDS, name="request", job=JOB, by=3, more={"toAdd": {"count": 3, "partial": True}, "timeout": 6}
+)
+"""There is a place for one of them."""
+AGAIN = Apply(at=0.2, job=JOB, kind="TFJob", workers=2, policy="OnFailure", annotations={RESTART_IN_PLACE: "true"})
+
 PROTOCOLS: dict[str, tuple[AnyStep, ...]] = {
     "create": (_job(),),
     "scale-out": (_job(), _script(1)),
@@ -62,6 +69,10 @@ PROTOCOLS: dict[str, tuple[AnyStep, ...]] = {
     "delete": (_job(), Delete(at=SCALED_SECONDS, job=JOB)),
     "seal": (_job(), Delete(at=SCALED_SECONDS, job=JOB)),
     "capacity": CROWDED,
+    "gang": (_job(), Scale(at=SCALED_SECONDS, name="request", job=JOB, by=2)),
+    "partial": (_job(), PARTIAL),
+    "notice": (_job(), Node(at=SCALED_SECONDS, node="node-1", how="announced")),
+    "in place": (AGAIN, *(End(at=SCALED_SECONDS + after, pod=f"{JOB}-worker-1", code=1) for after in (0, 2, 4))),
 }
 
 SCALINGS = ("scale-out", "scale-in")
@@ -86,9 +97,9 @@ def plan_of(protocol: str, strikes: tuple[Strike, ...] = ()) -> Plan:
     # The protocol is given time: the weather clears after its last step.
     last = Delete(at=SCALED_SECONDS + 12.0, job="none")
     seal_after = 1 if protocol == "seal" else None
-    places = PLACES if protocol == "capacity" else 0
-    steps = (*PROTOCOLS[protocol], last)
-    return Plan(seed=1, steps=steps, strikes=strikes, workload=STEADY, seal_after=seal_after, places=places)
+    places = PLACES if protocol in ("capacity", "partial") else 0
+    world = {"seal_after": seal_after, "places": places, "gangs": protocol == "gang"}
+    return Plan(seed=1, steps=(*PROTOCOLS[protocol], last), strikes=strikes, workload=STEADY, **world)
 
 
 def cells() -> Iterator[Cell]:

@@ -480,9 +480,12 @@ def _together(plan: Plan) -> Plan:
 
 def _crowded(plan: Plan) -> Plan:
     """The plan on few nodes, with TrainingJobs that go by capacity and lose places to others; drawn apart."""
-    chance = Random(f"{plan.seed} places")
+    chance, other = Random(f"{plan.seed} places"), Random(f"{plan.seed} gangs for places")
     steps: list[AnyStep] = []
     for step in plan.steps:
+        if isinstance(step, Scale) and step.by > 0 and "toAdd" not in step.more and other.random() < 0.5:
+            partial = {"count": step.by, "partial": True}
+            step = msgspec.structs.replace(step, more={**step.more, "toAdd": partial})  # noqa: PLW2901
         if not isinstance(step, Apply) or step.kind != "TrainingJob" or chance.random() < 0.2:
             steps.append(step)
             continue
@@ -498,9 +501,10 @@ def _crowded(plan: Plan) -> Plan:
         for _ in range(chance.randint(0, 2)):
             at = step.at + chance.uniform(1, BUSY_SECONDS)
             steps.append(Preempt(at=at, namespace=step.namespace, job=step.job, count=chance.randint(1, 2)))
-    return msgspec.structs.replace(
-        plan, steps=tuple(sorted(steps, key=lambda step: step.at)), places=chance.choice((3, 5, 8))
-    )
+    crowded = msgspec.structs.replace(plan, steps=tuple(sorted(steps, key=lambda step: step.at)))
+    places = chance.choice((3, 5, 8))
+    crowded = msgspec.structs.replace(crowded, places=places)
+    return _together(crowded) if other.random() < 0.5 else crowded
 
 
 def _shaped(plan: Plan) -> Plan:

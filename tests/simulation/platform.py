@@ -309,6 +309,8 @@ class Platform:
 
     def _bind(self, held: Held) -> None:
         if gangs.waits(self._store, held, self.places if self.places and not self.calm else None):
+            if not gangs.waits(self._store, held):
+                self._mark(held, {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"})
             self._next.pop(held.metadata["uid"])
             self._after(0.2, self._care_again, held.at)
             return

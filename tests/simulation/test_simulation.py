@@ -61,6 +61,8 @@ def test_each_protocol_comes_to_its_end_undisturbed():
         "delete": "JobGone",
         "seal": "JobSealed",
         "capacity": "JobRestarted",
+        "notice": "DisruptionNoticed",
+        "in place": "JobSucceeded",
     }
     for protocol in PROTOCOLS:
         assert ends.get(protocol, "ScaleSucceeded") in simulate(broken_plan_of(protocol)).reached
