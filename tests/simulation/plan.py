@@ -8,7 +8,7 @@ import msgspec
 
 from shared.frameworks.queueing import QUEUE
 from shared.job.events.event import Author
-from shared.job.naming import ON_STALL, RESTART_IN_PLACE, STALL_TIMEOUT
+from shared.job.naming import MIN_WORKERS, ON_STALL, RESTART_IN_PLACE, STALL_TIMEOUT
 from tests.kit.services import AUTHORS
 from tests.kit.world import NAMESPACE
 from tests.simulation.network import Rates
@@ -486,6 +486,10 @@ def _crowded(plan: Plan) -> Plan:
         if isinstance(step, Scale) and step.by > 0 and "toAdd" not in step.more and other.random() < 0.5:
             partial = {"count": step.by, "partial": True}
             step = msgspec.structs.replace(step, more={**step.more, "toAdd": partial})  # noqa: PLW2901
+        if isinstance(step, Apply) and step.kind == "MPIJob" and other.random() < 0.5:
+            by_capacity = {**step.annotations, MIN_WORKERS: "1"}
+            step = msgspec.structs.replace(step, annotations=by_capacity)  # noqa: PLW2901
+            steps.append(Preempt(at=step.at + 4.0, namespace=step.namespace, job=step.job, count=1))
         if not isinstance(step, Apply) or step.kind != "TrainingJob" or chance.random() < 0.2:
             steps.append(step)
             continue
