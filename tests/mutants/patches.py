@@ -40,6 +40,7 @@ TIMING = "shared/job/timing.py"
 CONTRACT = "tests/contract/test_eventlog.py"
 CONFLICTS = "shared/runtime/ownership.py"
 COMMANDS = "services/scaler/core/commands.py"
+EVOLVE_REQUESTS = "shared/job/evolve_requests.py"
 FOLD = "shared/job/fold.py"
 GANGS = "shared/job/policies/gangs.py"
 GANGS_DECIDE = "services/scheduler/core/gangs.py"
@@ -729,6 +730,16 @@ PATCHES = (
         "one pod is bulk work",
         ((EFFECTS_QUEUE, "for item in bulk}) > 1:", "for item in bulk}) > 0:"),),
         ("tests/service/test_fairness.py",),
+    ),
+    Patch(
+        "no attempt waits for a pod whose slot was released before the last one ended",
+        ((EVOLVE_REQUESTS, "    if unseen and not job.over:", "    if unseen and job.between_attempts:"),),
+        ("tests/service/test_late_creations.py",),
+    ),
+    Patch(
+        "of a lost history the pods that wait for the others of their gang are taken on without these",
+        ((HEADS, "any(pod.node or pod.ran for pod in pods.values() if pod.slot in slots)", "slots"),),
+        ("tests/watcher/test_heads.py",),
     ),
     Patch(
         "a worker joins again each time that its node is back",
