@@ -229,7 +229,7 @@ PATCHES = (
     ),
     Patch(
         "a job grows in the queue of a new label",
-        ((QUEUEING, "_next(job, known), view.queue, workers, rep", "_next(job, known), job.spec.queue, workers, rep"),),
+        ((QUEUEING, "_next(job, known), view.queue, asked, rep", "_next(job, known), job.spec.queue, asked, rep"),),
         ("tests/scheduler/test_queueing.py",),
     ),
     Patch(
