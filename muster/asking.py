@@ -25,6 +25,7 @@ from shared.cluster.scope import OPTED_IN, lacking, why_outside
 from shared.errors import Refused, Transient, Trouble
 from shared.eventlog import EventLog, Stored
 from shared.eventlog.account import FOR_CLIENTS, SUBSCRIBER
+from shared.eventlog.inspection import standstill
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.frameworks.kinds import Kinds
 from shared.history_api import GROUP, KIND, PLURAL, VERSION, Question, path_of, query_of
@@ -187,9 +188,17 @@ async def why(
     """Print why the job, or the worker or request `about`, is in its state."""
     told = told_if_outside(settings, None if uid else asked, namespace)
     async with told, open_source(settings, nats=nats) as source:
+        await warn_of_standstill(source, namespace)
         say(await why_of(source, asked, about, namespace, uid=uid, as_json=as_json), nl=False, exact=as_json)
     if not (asked.is_request or about or uid or as_json) and (queued := await _queued(settings, asked, namespace)):
         say(f"\nthe queue:\n        {queued}")
+
+
+async def warn_of_standstill(source: Source, namespace: str) -> None:
+    """Print on standard error why no service acts on the jobs of a namespace, if so, and the log is asked."""
+    with suppress(Trouble):
+        if isinstance(source, JetStreamEventLog) and (why := await standstill(source, namespace)):
+            warn(f"muster: {why}")
 
 
 @asynccontextmanager

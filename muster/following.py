@@ -221,7 +221,7 @@ def _silence(target: Target, status: dict[str, Any], asked: Custom) -> str:
     if target.phase(status) in ("Created", "Restarting") and not older(status, asked):
         # While old pods end and new ones start, the status may stay the same.
         return f"nothing of it changed for {PATIENCE_SECONDS:.0f} s; `muster why` says what it waits for."
-    return f"no Muster service seems to have looked at it for {PATIENCE_SECONDS:.0f} s: is Muster running?"
+    return f"no Muster service seems to have looked at it for {PATIENCE_SECONDS:.0f} s; `muster doctor` says why."
 
 
 def _problem(target: Target, status: dict[str, Any], asked: Custom) -> str:

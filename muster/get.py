@@ -9,7 +9,16 @@ import msgspec
 import typer
 import yaml
 
-from muster.asking import Source, ask, open_source, outside, patiently, streamed, told_if_outside
+from muster.asking import (
+    Source,
+    ask,
+    open_source,
+    outside,
+    patiently,
+    streamed,
+    told_if_outside,
+    warn_of_standstill,
+)
 from muster.following import Tell, warn
 from muster.terminal import Output, harmless, say
 from shared.cluster.kube import KubeCluster
@@ -170,6 +179,7 @@ async def get(settings: Settings, options: Options, *, nats: bool = False) -> No
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(told_if_outside(settings, options.asked, options.namespace))
         source = await stack.enter_async_context(open_source(settings, nats=nats))
+        await warn_of_standstill(source, options.namespace)
         async for text in await stack.enter_async_context(aclosing(texts(source, options, known_kinds()))):
             say(text, exact=options.output is Output.json, coloured=options.colours)
     if options.namespace and options.asked is None and (why := await outside(settings, options.namespace)):

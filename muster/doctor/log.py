@@ -94,7 +94,7 @@ def room(streams: Iterable[StreamInfo]) -> list[Finding]:
 def outlook(log: StreamInfo, since: datetime, events: int, now: datetime) -> list[Finding]:
     """When the log will be full at the pace of its newest events, of which the first was stored at `since`."""
     known, span = of_stream(log), (now - since).total_seconds()
-    if not known.most or events < FEWEST_EVENTS or span <= 0:
+    if not known.most or known.full or events < FEWEST_EVENTS or span <= 0:
         return []
     pace = known.used / max(log.state.messages, 1) * events / span
     days = (known.most - known.used) / pace / DAY_SECONDS
@@ -147,6 +147,8 @@ def unmonitored() -> Finding:
 def _left(check: str, known: Room, where: str) -> Finding:
     part = known.used / known.most
     words = f"{known.of}: {size(known.used)} of at most {size(known.most)}{where} are used ({part:.0%})"
+    if known.full:
+        return fail(check, f"{words}: it is full", known.remedy)
     return warn(check, words, known.remedy) if known.short else ok(check, words)
 
 

@@ -132,7 +132,7 @@ class LogExamination:
         if all(finding.status == "ok" for finding in found):
             return found
         # A lease may be changing hands at this moment.
-        await asyncio.sleep(servers.PASSING_SECONDS)
+        await asyncio.sleep(inspection.PASSING_SECONDS)
         return servers.owners(*await inspection.holdings(log), scope=scope)
 
     async def _of_histories(self, log: JetStreamEventLog, identity: str) -> list[Finding]:

@@ -140,9 +140,6 @@ def lasting(whose: str, life: Life, now: datetime) -> Finding:
 BEHIND = 1_000
 """The largest lag without a warning, in events: a service reads as many in some hundredths of a second."""
 
-PASSING_SECONDS = 1.5
-"""Seconds before a free lease is read again: a standby takes a lease within two seconds."""
-
 BESIDE = ("history", "audit", "archiver")
 """The services on which no job depends, by their component."""
 

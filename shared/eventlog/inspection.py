@@ -1,4 +1,4 @@
-"""The state of the log, for `muster doctor` and the services: its server, its streams, its room, the holders of leases.
+"""The state of the log, for the command line and the services: server, streams, room, the holders of leases.
 
 Risks of a log that works are warnings: servers that acknowledge before their disk is synced, missing or lagging copies,
 settings that differ from those of a new log, and a log that will soon be full, which takes no event and no lease.
@@ -20,6 +20,7 @@ from shared.errors import Transient, accepting
 from shared.eventlog import api, wire
 from shared.eventlog.account import (
     ADMIN,
+    AUTHORS,
     COPIES,
     GET_MANY,
     LEASES,
@@ -40,6 +41,12 @@ _LESS = {*USERS} - {ADMIN}
 
 FULL = 0.8
 """The share of the allowed bytes from which there is a warning."""
+
+LEAST_BYTES = 4096
+"""A room with less than this left, and than a hundredth, is full: an event with pods takes one to three KiB."""
+
+PASSING_SECONDS = 1.5
+"""Seconds before a free lease is read again: a standby takes a lease within two seconds."""
 
 SOONEST_SECONDS = 10.0
 """Seconds between two checks once the reserve has begun: so much of the log's growth has to fit into the reserve."""
@@ -71,6 +78,11 @@ class Room(msgspec.Struct, frozen=True):
     def short(self) -> bool:
         """True from `FULL` of the bound."""
         return self.most > 0 and self.used >= FULL * self.most
+
+    @property
+    def full(self) -> bool:
+        """True if next to no event fits in any more."""
+        return self.most > 0 and self.most - self.used < min(LEAST_BYTES, self.most / 100)
 
     @property
     def risk(self) -> str:
@@ -200,6 +212,28 @@ async def holdings(log: JetStreamEventLog) -> tuple[list[Holding], datetime | No
             renewed = datetime.fromisoformat(lease.time) if lease.time else None
             found.append(Holding(key, lease.data.decode("utf-8", "replace"), renewed))
     return found, info.ts
+
+
+async def standstill(log: JetStreamEventLog, namespace: str) -> str:
+    """Why no service acts on the jobs of a namespace, or of all without one; empty while they do.  Raises `Trouble`."""
+    jobs = await stream(log, STREAM)
+    if jobs is not None and of_stream(jobs).full:
+        return "the log is full: no service acts on any job until it has room; `muster doctor` says more"
+    for seconds in (PASSING_SECONDS, 0):
+        held, _ = await holdings(log)
+        missing = without_holder([each.key for each in held], namespace)
+        if not missing:
+            return ""
+        # A lease may be changing hands at this moment.
+        await asyncio.sleep(seconds)
+    return f"no replica of the {', '.join(missing)} acts: what it decides waits; `muster doctor` says more"
+
+
+def without_holder(keys: Collection[str], namespace: str) -> list[str]:
+    """The services of which no replica acts on the jobs of a namespace, or of any without one, by the held leases."""
+    scopes = {tuple(key.split(".", 1)) for key in keys}
+    held = {service for service, *scope in scopes if not scope or namespace in ("", *scope)}
+    return [service for service in AUTHORS if service not in held]
 
 
 _ANSWER_SECONDS = 3.0

@@ -26,20 +26,17 @@ from muster.policies import BINDINGS, POLICIES
 from muster.stack import CRDS
 from shared.cluster.kinds import PODS
 from shared.cluster.kube import KubeCluster
-from shared.eventlog.account import AUTHORS, LEASES
 from shared.eventlog.server import NatsServer
 from shared.process.settings import Settings
 from tests.kit.apiserver import write_kubeconfig
 from tests.kit.clusters import NAMESPACES, real_server
-from tests.kit.nats import connected, started
+from tests.kit.nats import owners, started
 
 __all__ = ["real_server"]
 
 TOKEN = "the-token"
 HOME = "muster"
 PASSED = ("authorization", "accept", "content-type")
-A_LONG_TIME = 600.0
-"""Seconds that a lease of these tests lasts; no test takes so long."""
 
 
 class Front:
@@ -172,18 +169,6 @@ def an_installation(certificates: Path, tmp_path: Path, nats_server: NatsServer)
                     await cluster.close()
 
     return make
-
-
-@asynccontextmanager
-async def owners(server: NatsServer, scope: str = "") -> AsyncIterator[None]:
-    """A replica holds the lease of each service."""
-    async with contextlib.AsyncExitStack() as stack:
-        for author in AUTHORS:
-            leases = await (await stack.enter_async_context(connected(server, author))).bucket(LEASES)
-            key = f"{author}.{scope}" if scope else author
-            await leases.put(key, f"muster-{author}/1".encode(), ttl=A_LONG_TIME)
-            stack.push_async_callback(leases.delete, key)
-        yield
 
 
 def of(findings: list[Finding], check: str) -> list[Finding]:

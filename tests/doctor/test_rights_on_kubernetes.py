@@ -14,8 +14,8 @@ from muster.doctor import all_findings
 from muster.doctor.findings import Choices, Finding
 from shared.eventlog.server import NatsServer
 from shared.process.settings import Settings
-from tests.doctor.conftest import of, owners, wrong
-from tests.kit.nats import until
+from tests.doctor.conftest import of, wrong
+from tests.kit.nats import owners, until
 from tests.security.accounts import Accounts, accounts
 
 pytestmark = [pytest.mark.real, pytest.mark.nats]

@@ -20,7 +20,6 @@ from services.history.__main__ import serving
 from shared.eventlog import Entry, EventLog
 from shared.eventlog.account import ADMIN, HISTORY
 from shared.eventlog.server import NatsServer
-from shared.eventlog.setup import set_up
 from shared.eventlog.subject import Subject
 from shared.history_api import GROUP, VERSION
 from shared.job.events.catalog import AnyEvent
@@ -31,7 +30,7 @@ from shared.process.settings import HttpsPort, Settings
 from tests.kit.builders import a_running_job, labelled
 from tests.kit.commands import Ended, run
 from tests.kit.histories import stored
-from tests.kit.nats import connected
+from tests.kit.nats import a_server, connected, owners
 
 HOME = "muster"
 NAME = "muster-history"
@@ -161,9 +160,7 @@ def the_api(authority: bytes, port: int) -> list[dict[str, Any]]:
 @asynccontextmanager
 async def a_site(cluster: DevelopmentCluster, folder: Path) -> AsyncIterator[Site]:
     """A log with jobs of two teams, one of them gone, and the service in front of it, in a cluster."""
-    nats = NatsServer(folder / "nats")
-    async with nats:
-        await set_up(nats.url, user=ADMIN, password=nats.users[ADMIN])
+    async with a_server(folder / "nats") as nats, owners(nats):
         async with connected(nats, ADMIN) as log:
             gone = [*a_running_job(2), JobGone(version=9)]
             await record(log, labelled(a_running_job(2), team="a"), History(JobKey("team-a", "resnet", Uid("uid-1"))))

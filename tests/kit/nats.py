@@ -3,7 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -11,6 +11,7 @@ import pytest
 
 from shared.errors import Transient
 from shared.eventlog import Entry, EventLog, Stored
+from shared.eventlog.account import AUTHORS, LEASES
 from shared.eventlog.connection import Connection
 from shared.eventlog.inspection import look
 from shared.eventlog.jetstream import JetStreamEventLog
@@ -18,6 +19,9 @@ from shared.eventlog.server import NatsServer
 from shared.eventlog.setup import set_up
 from shared.eventlog.tls import Tls
 from shared.ports import HOST, free_port
+
+A_LONG_TIME = 600.0
+"""Seconds that a lease of these tests lasts; no test takes so long."""
 
 READY = 60.0
 """Seconds that anything expected may take: an election takes ten on a quiet machine, many more on a busy one."""
@@ -126,6 +130,18 @@ async def connected(
         yield log
     finally:
         await log.close()
+
+
+@asynccontextmanager
+async def owners(server: NatsServer, scope: str = "") -> AsyncIterator[None]:
+    """A replica holds the lease of each service."""
+    async with AsyncExitStack() as stack:
+        for author in AUTHORS:
+            leases = await (await stack.enter_async_context(connected(server, author))).bucket(LEASES)
+            key = f"{author}.{scope}" if scope else author
+            await leases.put(key, f"muster-{author}/1".encode(), ttl=A_LONG_TIME)
+            stack.push_async_callback(leases.delete, key)
+        yield
 
 
 def a_namespace() -> str:

@@ -111,7 +111,7 @@ async def test_where_nothing_was_observed_it_is_asked_once_whether_muster_runs(j
     waiting = await job.begin(phase)
     assert await job.looked() == ""
     assert await job.looked(LONG) == await job.looked(LONG)
-    assert job.said.err.startswith("no Muster service seems to have looked at it for 10 s: is Muster running?")
+    assert job.said.err.startswith("no Muster service seems to have looked at it for 10 s; `muster doctor` says why.")
     await job.ends(waiting)
 
 
