@@ -4,13 +4,12 @@ import asyncio
 import socket
 from uuid import uuid4
 
-import structlog
-
 from services.archive.archiving import ArchiveFigures, Archiver
 from services.archive.core import of_namespaces
 from shared.errors import Refused, Trouble
 from shared.eventlog.account import ARCHIVER, LEASES
 from shared.installation import plugins
+from shared.process.health import Reminder
 from shared.process.kept_connection import KeptConnection
 from shared.process.main import run_process
 from shared.process.serving import first_of, meanwhile
@@ -19,8 +18,6 @@ from shared.runtime.lease import Lease
 
 PAUSE_SECONDS = 2.0
 """Seconds until the work begins anew after the log was lost or replaced."""
-
-log = structlog.get_logger()
 
 
 def run() -> None:
@@ -36,7 +33,7 @@ async def serve(settings: Settings, figures: ArchiveFigures | None = None) -> No
     except ValueError as error:
         raise Refused(str(error), reason="Invalid") from error
     figures = figures or ArchiveFigures()
-    connection = KeptConnection(ARCHIVER, settings)
+    connection, reminder = KeptConnection(ARCHIVER, settings), Reminder()
     figures.connected = lambda: connection.connected
     figures.trouble = lambda: connection.turned_away or ("" if connection.connected else "the log is not reached")
     figures.names = settings.tell_names
@@ -46,7 +43,7 @@ async def serve(settings: Settings, figures: ArchiveFigures | None = None) -> No
                 try:
                     await _archive(connection, settings, figures, days, most)
                 except Trouble as trouble:
-                    log.warning("the log is not read", why=str(trouble))
+                    reminder.remind(str(trouble))
                     if isinstance(trouble, Refused):
                         figures.refused = str(trouble)
                         # Another log may be in its place.

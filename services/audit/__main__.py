@@ -14,6 +14,7 @@ from shared.eventlog.account import AUDIT
 from shared.eventlog.subject import of_type
 from shared.frameworks.scale_requests import REQUESTS
 from shared.installation import plugins
+from shared.process.health import Reminder
 from shared.process.kept_connection import KeptConnection
 from shared.process.main import run_process
 from shared.process.serving import Certificate, forever, meanwhile
@@ -70,7 +71,7 @@ async def _follow(
     """Read the changes that the watcher records, for ever."""
     subjects = tuple(of_type(namespace or "*", tag) for tag in TYPES)
     # The position, and the log that has it: None before the first, empty after a part of it was lost.
-    after, of = 0, None
+    after, of, reminder = 0, None, Reminder()
     while True:
         try:
             eventlog = await connection.log()
@@ -89,7 +90,7 @@ async def _follow(
                         for match in matcher.record(changes(stored), time.monotonic()):
                             writer.add(match)
         except Trouble as trouble:
-            log.warning("the log is not read", why=str(trouble))
+            reminder.remind(str(trouble))
             figures.refused = str(trouble) if isinstance(trouble, Refused) else ""
             match trouble:
                 case Refused(reason="LogReplaced"):

@@ -264,28 +264,44 @@ REMIND_SECONDS = 60.0
 log = structlog.get_logger()
 
 
+class Reminder:
+    """The line `not ready`: at once for a new trouble, and again while the same one lasts."""
+
+    def __init__(self) -> None:
+        self._said = ("", 0.0)
+
+    def remind(self, why: str) -> None:
+        """Log what is wrong, unless it was just logged."""
+        now = asyncio.get_running_loop().time()
+        said, at = self._said
+        if said != why or now - at >= REMIND_SECONDS:
+            self._said = why, now
+            log.warning("not ready", why=why)
+
+    def over(self) -> None:
+        """The trouble is over: the next one is logged at once."""
+        self._said = ("", 0.0)
+
+
 class Waiting:
     """The back-off of the checks, and its log lines."""
 
     def __init__(self, health: Health) -> None:
         self._health = health
         self._failures = 0
-        self._said = ("", 0.0)
+        self._reminder = Reminder()
 
     async def after(self, trouble: Trouble) -> None:
         """Log what is wrong, unless it was just logged, and wait for the next try."""
-        self._health.trouble = why = str(trouble)
-        now = asyncio.get_running_loop().time()
-        said, at = self._said
-        if said != why or now - at >= REMIND_SECONDS:
-            self._said = why, now
-            log.warning("not ready", why=why)
+        self._health.trouble = str(trouble)
+        self._reminder.remind(str(trouble))
         self._failures += 1
         await asyncio.sleep(doubled(FIRST_WAIT_SECONDS, self._failures, LONGEST_WAIT_SECONDS))
 
     def over(self) -> None:
         """Log that the trouble is over."""
-        self._health.trouble, self._failures, self._said = "", 0, ("", 0.0)
+        self._health.trouble, self._failures = "", 0
+        self._reminder.over()
 
 
 async def look_after(health: Health, alarm: asyncio.Event, look: Callable[[], Awaitable[None]]) -> None:

@@ -84,7 +84,11 @@ def main(author: Author, build: Build) -> None:
 
 
 def run_process(name: str, work: Callable[[Settings], Coroutine[Any, Any, None]]) -> None:
-    """Do the work of this process until SIGTERM or Ctrl-C; exit 0 then, 1 after a fault."""
+    """Do the work of this process until SIGTERM or Ctrl-C; exit 0 then, 1 after a fault, 2 if it has arguments."""
+    if sys.argv[1:]:
+        words = "it takes no arguments; its settings are environment variables (docs/settings.md)"
+        sys.stderr.write(f"muster-{name}: {words}\n")
+        sys.exit(2)
     try:
         settings = Settings()
     except ValidationError as error:

@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 
 from shared.cluster.examination import Unfinished
 from shared.errors import Refused, Transient, Trouble
-from shared.process.health import EVERY_SECONDS, LONGEST_WAIT_SECONDS, Health, look_after
+from shared.process.health import EVERY_SECONDS, LONGEST_WAIT_SECONDS, REMIND_SECONDS, Health, Reminder, look_after
 from tests.kit.virtual_time import until
 
 
@@ -140,3 +140,17 @@ async def test_what_the_log_refuses_is_a_trouble_until_it_takes_it():
         await until(lambda: not outside.health.trouble, seconds=LONGEST_WAIT_SECONDS + 1)
     assert [line["event"] for line in said] == ["not ready", "ready again"]
     outside.looking.cancel()
+
+
+async def test_the_same_trouble_is_one_line_a_minute_and_a_new_one_a_line_at_once():
+    reminder, loop = Reminder(), asyncio.get_running_loop()
+    began = loop.time()
+    with capture_logs() as lines:
+        while loop.time() < began + 2.5 * REMIND_SECONDS:
+            reminder.remind("no connection")
+            await asyncio.sleep(2.0)
+        reminder.remind("wrong password")
+        reminder.over()
+        reminder.remind("wrong password")
+    told = [*["no connection"] * 3, *["wrong password"] * 2]
+    assert [(line["event"], line["why"]) for line in lines] == [("not ready", why) for why in told]

@@ -1,5 +1,6 @@
 """Settings: from the environment, once, with defaults that work in the demo."""
 
+import sys
 from datetime import timedelta
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from shared.eventlog.tls import Tls
+from shared.process.main import run_process
 from shared.process.settings import HttpsPort, Settings, complaint
 
 
@@ -134,3 +136,19 @@ def test_a_complaint_names_the_variables_as_they_were_set(monkeypatch: pytest.Mo
         "MUSTER_PAGE_PORT:",
         "MUSTER_LOG_LEVEL:",
     ]
+
+
+@pytest.mark.parametrize("word", ["--help", "--version", "now"])
+def test_a_service_that_is_given_arguments_does_not_start(
+    word: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """A person who asks for help must not start a second replica, which would take leases."""
+    monkeypatch.setattr(sys, "argv", ["muster-archiver", word])
+    # So it ends at its settings should it start.
+    monkeypatch.setenv("MUSTER_HEALTH_PORT", "many")
+    with pytest.raises(SystemExit) as ended:
+        run_process("archiver", lambda _: pytest.fail("it started"))
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == (
+        "muster-archiver: it takes no arguments; its settings are environment variables (docs/settings.md)\n"
+    )
