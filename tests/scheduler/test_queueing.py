@@ -15,10 +15,10 @@ from services.scheduler.core.effects import (
 )
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import EffectRefused
-from shared.job.events.scaler import ScaleAccepted, WorkersReleased
+from shared.job.events.scaler import ScaleAccepted, ScaleFailed, WorkersReleased
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
 from shared.job.events.status import JobCreated, JobRestarting, JobSucceeded, JobSuspended, JobSuspending
-from shared.job.events.watcher import ChildGone, ChildrenObserved, JobGone, PodsGone
+from shared.job.events.watcher import ChildGone, ChildrenObserved, JobGone, PodsGone, TimePassed
 from shared.job.naming import Slot, Uid, secret_name, workload_name, workload_number
 from shared.job.spec import LAUNCHER, WORKER
 from shared.job.steps import Record, Step
@@ -34,6 +34,7 @@ from tests.kit.builders import (
     scale_in,
     scale_out,
     scaling_in,
+    scaling_out,
     secret,
     worker,
     workers,
@@ -369,6 +370,14 @@ class TestPaused:
 
 
 class TestSize:
+    def test_quota_goes_back_when_no_pod_of_a_released_slot_may_appear_any_more(self):
+        begin, *running = a_running_job(2, queue="team-a", most=4)
+        given_up = ScaleFailed(request=R1, reason="X", released=(workers(2),))
+        story = [begin, admitted(size=3, ready=True), *running, *scaling_out(2), given_up]
+        assert of_workloads(given(*story)) == []
+        smaller = ShrinkWorkload(FIRST, Uid("w1"), ((LAUNCHER, 1), (WORKER, 2)))
+        assert of_workloads(given(*story, TimePassed(anchor=len(story), timer="Unseen"))) == [smaller]
+
     def test_a_scale_in_gives_quota_back_when_its_pods_are_gone(self):
         release = WorkersReleased(request=R1, slots=(workers(1),), reason="Idle")
         released = [*a_queued_job(), *scaling_in(1), published(2, 0, request=R1), release]

@@ -121,9 +121,10 @@ def _asked(job: Job, request: Request) -> int:
 
 
 def used_workers(job: Job) -> int:
-    """The number of workers that use quota: those in slots, and those that are leaving."""
+    """The number of workers that use quota: those in slots, those that are leaving, and those that may still appear."""
     leaving = {pod.slot for pod in job.pods.views.values() if pod.role == WORKER and occupies(pod)}
-    return len(replacement.filled(job) | leaving)
+    unseen = [slot for slot in job.pods.unseen.slots if slot.role == WORKER] if may_appear(job) else ()
+    return len(replacement.filled(job) | leaving | unseen)
 
 
 def allows(job: Job, workers: int) -> bool:
