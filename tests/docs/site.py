@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("docs", "examples", "deploy", "devcluster")
-SHOWN = (".md", ".svg", ".png", ".json", ".yaml", ".py", ".toml", ".go", ".txt")
+SHOWN = (".md", ".css", ".svg", ".png", ".json", ".yaml", ".py", ".toml", ".go", ".txt")
 """The files of these folders that pages show or link to."""
 
 

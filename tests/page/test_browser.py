@@ -379,6 +379,14 @@ async def test_at_400_per_cent_a_page_is_as_wide_as_its_window(tab: Tab, address
         assert await tab.run("document.documentElement.scrollWidth") <= 1280 // 4, path
 
 
+async def serious(tab: Tab, axe: str) -> list[list[str]]:
+    await tab.send("Runtime.evaluate", expression=axe)
+    found = await tab.run(
+        "axe.run().then(({violations}) => violations.map(({impact, id, nodes}) => [impact, id, nodes[0].html]))"
+    )
+    return [each for each in found if each[0] in ("serious", "critical")]
+
+
 @pytest.mark.skipif(not shutil.which("npm"), reason="axe-core comes by npm")
 async def test_axe_finds_nothing_serious(tab: Tab, address: str, memory: Memory, axe: str):
     memory.add("resnet", *a_restarted_job())
@@ -387,11 +395,7 @@ async def test_axe_finds_nothing_serious(tab: Tab, address: str, memory: Memory,
         for path, ready in VIEWS:
             await tab.go(address + path)
             await tab.until(ready)
-            await tab.send("Runtime.evaluate", expression=axe)
-            found = await tab.run(
-                "axe.run().then(({violations}) => violations.map(({impact, id, nodes}) => [impact, id, nodes[0].html]))"
-            )
-            assert [each for each in found if each[0] in ("serious", "critical")] == [], (path, dark)
+            assert await serious(tab, axe) == [], (path, dark)
 
 
 @pytest.fixture(scope="module")
@@ -419,3 +423,13 @@ async def test_the_documentation_is_there_and_is_searched_without_another_host(
     await tab.until(
         f"[...{tree}.querySelectorAll('a')].some((each) => each.href.includes('/docs/docs/compatibility/'))"
     )
+
+
+@pytest.mark.skipif(not shutil.which("npm"), reason="axe-core comes by npm")
+async def test_axe_finds_nothing_serious_in_the_documentation(
+    tab: Tab, address: str, packed: Path, axe: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(docs, "ARCHIVE", packed)
+    for page in ("", *(f"docs/{name}/" for name in ("tutorial", "command-line", "comparison", "architecture"))):
+        await tab.go(f"{address}docs/{page}")
+        assert await serious(tab, axe) == [], page
