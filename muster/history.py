@@ -27,8 +27,9 @@ from muster.terminal import fail, say, wrong_usage
 from shared.cluster import Cluster
 from shared.cluster.kube import KubeCluster
 from shared.eventlog import Entry, EventLog, Stored, ignore_trouble
-from shared.eventlog.account import ADMIN, AUDIT
-from shared.eventlog.subject import Subject, is_decision
+from shared.eventlog.account import ADMIN, ARCHIVE, STREAM
+from shared.eventlog.parts import Part as Archived
+from shared.eventlog.subject import Subject, archived_under, is_decision, people, people_of
 from shared.frameworks.kinds import Kinds
 from shared.history_api import Question
 from shared.job import text
@@ -52,7 +53,7 @@ from shared.telling.reading import (
     until,
     up_to,
 )
-from shared.telling.sealed import everything_of
+from shared.telling.sealed import events_in, everything_of
 from shared.telling.targets import Asked, Target, find, known_kinds, subjects_of
 from shared.telling.words import aligned, one_line
 
@@ -266,24 +267,28 @@ async def audit(settings: Settings, namespace: str, since: str, now: datetime, *
 
 
 async def forget(settings: Settings, namespace: str, user: str, before: str, now: datetime) -> None:
-    """Remove from the log, with an administrator's credentials, who made the changes in a namespace, or in all.
+    """Remove, with an administrator's credentials, who made the changes in a namespace, or in all.
 
     Those of one user, or all; those before a time, or all.  The server removes all up to an event: who made earlier
     changes of the same job goes, too.
     """
     end = begin_of(before, now, "--before")
     must_be_administrator(settings, "forgets who made changes")
-    tag = str(ChangeAttributed.__struct_config__.tag)
-    newest: dict[str, int] = {}
+    newest: dict[tuple[str, str], int] = {}
 
-    def note(stored: Stored) -> None:
-        if (not user or _names(stored, user)) and (end is None or datetime.fromisoformat(stored.time) < end):
-            newest[stored.subject] = stored.sequence
+    def note(stream: str, of: Stored | Archived, events: Iterable[Stored]) -> None:
+        old = (event for event in events if end is None or datetime.fromisoformat(event.time) < end)
+        if any(not user or _names(event, user) for event in old):
+            newest[stream, of.subject] = of.sequence
 
     async with open_log(settings) as log:
-        await fold_to_end(log, note, (str(Subject("facts", namespace or "*", "*", "*", AUDIT, tag)),))
-        removed = sum([await log.remove(subject, sequence) for subject, sequence in newest.items()])
-    say(f"removed who made {text.counted(removed, 'change')} of {text.counted(len(newest), 'job')}")
+        await fold_to_end(log, lambda stored: note(STREAM, stored, [stored]), (people(namespace or "*"),))
+        async with aclosing(log.archive.parts(people_of(archived_under(namespace or "*")))) as parts:
+            async for part in parts:
+                note(ARCHIVE, part, events_in(part))
+        for at, sequence in newest.items():
+            await log.archive.purge(*at, sequence + 1)
+    say(f"removed who made changes of {text.counted(len(newest), 'job')}")
 
 
 def _names(stored: Stored, user: str) -> bool:

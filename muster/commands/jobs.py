@@ -145,9 +145,7 @@ def audit(
         str, typer.Option(metavar="AGE|TIME", help="only later ones: 30m, 2h, 7d or an RFC 3339 time")
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object a line")] = False,
-    forget: Annotated[
-        bool, typer.Option("--forget", help="remove from the log who made changes, as NATS_USER=admin")
-    ] = False,
+    forget: Annotated[bool, typer.Option("--forget", help="remove who made changes, as NATS_USER=admin")] = False,
     user: Annotated[str, typer.Option(help="`--forget`: up to the newest change of this user in each job")] = "",
     before: Annotated[str, typer.Option(metavar="AGE|TIME", help="`--forget`: only older ones, such as 90d")] = "",
 ) -> None:

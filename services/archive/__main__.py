@@ -4,7 +4,7 @@ import asyncio
 import socket
 from uuid import uuid4
 
-from services.archive.archiving import ArchiveFigures, Archiver
+from services.archive.archiving import DAY_SECONDS, ArchiveFigures, Archiver
 from services.archive.core import of_namespaces
 from shared.errors import Refused, Trouble
 from shared.eventlog.account import ARCHIVER, LEASES
@@ -75,6 +75,7 @@ async def _archive(
             seals=settings.archive_seals.total_seconds(),
             days=days,
             most=most,
+            people=settings.audit_days * DAY_SECONDS,
         )
         await first_of(archiver.follow(), archiver.work(lease.held))
 

@@ -7,7 +7,7 @@ a warning: it stays in the log.
 import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import aclosing
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from itertools import takewhile
 
@@ -21,7 +21,7 @@ from shared.eventlog import Stored
 from shared.eventlog.account import ARCHIVE, ARCHIVER, STREAM
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.parts import Packing, seal_of
-from shared.eventlog.subject import Subject, archived_under, seals
+from shared.eventlog.subject import Subject, archived_under, names_people, people, people_of, seals
 from shared.frameworks.kinds import Kinds
 from shared.job.fold import may_follow_a_seal
 from shared.job.naming import JobKey, archived_as, history_filters, key_archived, key_of
@@ -108,11 +108,12 @@ class Archiver:
         seals: float = DAY_SECONDS,
         days: dict[str, int] | None = None,
         most: dict[str, int] | None = None,
+        people: float = 90 * DAY_SECONDS,
     ) -> None:
         """`seals` are the seconds for which the log keeps a seal.
 
         `days` and `most` are how long and how many histories of a namespace the archive keeps, those of all others
-        under an empty name; 0 is for ever, and all.
+        under an empty name; 0 is for ever, and all.  `people` are the seconds for which both keep who made a change.
         """
         self.sealed: dict[int, Sealed] = {}
         """By the sequence of the seal, in its order."""
@@ -124,7 +125,7 @@ class Archiver:
         self._figures = figures
         self._namespace = namespace
         self._seals = seals
-        self._days, self._most = days or {}, most or {}
+        self._days, self._most, self._people = days or {}, most or {}, people
         self._grown: set[str] | None = None
         """Namespaces with more in the archive than at the last look; None before the first one."""
         self._looked = 0.0
@@ -253,18 +254,40 @@ class Archiver:
             raise ValueError(words)
         if fault:
             raise ValueError(f"the archive differs from the seal: {fault}")
+        if left:
+            await self._copy_people(sealed, subject)
         sealed.kept, sealed.parts, sealed.first, sealed.purged = True, copy.parts, copy.first, not left
         sealed.trouble, sealed.tries = "", 0
 
     async def _store(self, sealed: Sealed, subject: str) -> None:
         packing = Packing()
-        check = await check_of_log(self._log, sealed.key, sealed.sequence, lambda stored: packing.add(line_of(stored)))
+
+        def took(stored: Stored) -> None:
+            if not names_people(stored.subject):
+                packing.add(line_of(stored))
+
+        check = await check_of_log(self._log, sealed.key, sealed.sequence, took)
         if fault := check.fault(sealed.seal):
             raise ValueError(f"the log differs from the seal: {fault}")
         await self._log.archive.store(subject, sealed.seal, packing.bodies(), check.row(self._kinds))
         self._figures.done.add("archived")
         if self._grown is not None:
             self._grown.add(sealed.key.namespace)
+
+    async def _copy_people(self, sealed: Sealed, subject: str) -> None:
+        """Copy who made its changes, a day's together, each for the rest of the first one's time."""
+        now, key = self._log.now() or 0.0, sealed.key
+        days: dict[str, tuple[int, Packing]] = {}
+
+        def took(stored: Stored) -> None:
+            rest = int(datetime.fromisoformat(stored.logged).timestamp() + self._people - now) if self._people else 0
+            if stored.sequence < sealed.sequence and (rest > 0 or not self._people):
+                days.setdefault(stored.logged[:10], (rest, Packing()))[1].add(line_of(stored))
+
+        await fold_to_end(self._log, took, (people(key.namespace, key.name, key.uid),))
+        if days:
+            bodies = ((body, rest) for rest, packing in days.values() for body in packing.bodies())
+            await self._log.archive.store_people(subject, sealed.seal, bodies)
 
     async def _purge(self, sealed: Sealed, before: int) -> None:
         # The facts first: who reads decisions without a fact before them knows that they are being purged.
@@ -300,8 +323,12 @@ class Archiver:
     async def retain(self) -> None:
         """Remove from the archive what is too old, and what is too much, but nothing whose seal the log still has.
 
-        Of a seal without a copy the next archiver could not tell that nothing was lost.
+        Of a seal without a copy the next archiver could not tell that nothing was lost.  And from the log who made the
+        changes that are too old.
         """
+        if self._people and (now := self._log.now()) is not None:
+            since = datetime.fromtimestamp(max(now - self._people, 0.0), UTC).isoformat()
+            await self._log.archive.purge_older(people(self._namespace or "*"), since)
         if self._grown is None:
             # A number that was lowered counts where nothing ends, too.
             self._grown = await self._log.archive.namespaces(self._namespace) if self._most else set()
@@ -318,9 +345,11 @@ class Archiver:
                     removed = await archive.purge(ARCHIVE, subject, min(each.first for each in stay))
                 async with aclosing(archive.parts(subject)) as rest:
                     async for part in rest:
-                        # The rest of a history whose first part is gone.
                         if part.number <= 1:
+                            # Who made the changes of a history was stored after it.
+                            removed += await archive.purge(ARCHIVE, people_of(subject), part.sequence)
                             break
+                        # The rest of a history whose first part is gone.
                         removed += await archive.purge(ARCHIVE, part.subject, part.sequence + 1)
                 self._figures.done.add("removed", by=removed)
             else:
@@ -342,7 +371,7 @@ class Archiver:
                 if part.subject in stay:
                     seen = False
                 elif namespace or key_archived(part.subject).namespace not in self._days:
-                    removed += await self._log.archive.purge(ARCHIVE, part.subject, part.sequence + 1)
+                    removed += await self._log.archive.remove(part.subject, part.sequence + 1)
                 if seen:
                     self._retained[namespace] = part.sequence
         self._figures.done.add("removed", by=removed)

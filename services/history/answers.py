@@ -24,11 +24,10 @@ from services.history.documents import Kept, Row
 from services.history.view import COME_AGAIN_SECONDS, View
 from shared.errors import Refused, Transient
 from shared.eventlog import EventLog, Stored
-from shared.eventlog.subject import filters, split
+from shared.eventlog.subject import filters, names_people
 from shared.flow import Shares, Turns
 from shared.frameworks.kinds import Kinds
 from shared.history_api import Question, Share, words_of
-from shared.job.events.catalog import for_people
 from shared.job.fold import Histories
 from shared.job.naming import JobKey, Uid, namespace_filters
 from shared.runtime.appends import stamp
@@ -340,7 +339,7 @@ class Fold:
                 self.fold(stored)
 
     def fold(self, stored: Stored) -> None:
-        if not self._people and names_people(stored):
+        if not self._people and names_people(stored.subject):
             return
         if is_seal(stored):
             if self._keep:
@@ -358,15 +357,6 @@ class Fold:
                 f"it has more than {what}; ask the log itself: `muster get`, `why`, `report` or `history` with --nats"
             )
             raise Refused(words, reason="TooLarge")
-
-
-def names_people(stored: Stored) -> bool:
-    """True for an event that says who made a change."""
-    try:
-        _, author, tag = split(stored.subject)
-    except ValueError:
-        return False
-    return for_people(author, tag)
 
 
 class Page(msgspec.Struct, frozen=True):

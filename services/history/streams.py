@@ -9,9 +9,10 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 
 from services.history import documents
-from services.history.answers import Answers, asked_for, names_people, place
+from services.history.answers import Answers, asked_for, place
 from shared.errors import Refused
 from shared.eventlog import EventLog
+from shared.eventlog.subject import names_people
 from shared.flow import Shares
 from shared.history_api import Question, Share
 from shared.job.naming import JobKey, Uid, history_filters, namespace_filters
@@ -74,7 +75,7 @@ class Streams:
         async with aclosing(log.read(after=question.after, subjects=history_filters(key))) as batches:
             async for batch in batches:
                 mine = (stored for stored in batch.events if of_history(stored, key))
-                shown = (stored for stored in mine if question.people or not names_people(stored))
+                shown = (stored for stored in mine if question.people or not names_people(stored.subject))
                 yield b"".join(line_of(stored).encode() + b"\n" for stored in shown)
 
     async def changes(

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, Self
 
 from shared.errors import Refused
-from shared.eventlog.subject import Subject, archived_under, filters
+from shared.eventlog.subject import Subject, archived_under, filters, people, people_of
 
 ACCOUNT = "LOG"
 """The account of the streams and of the administrator; each other user has an account with its own name."""
@@ -29,6 +29,7 @@ HEADS = "HEADS"
 ARCHIVE = "ARCHIVE"
 """The stream of sealed histories, under `archive.<namespace>.<name>.<uid>`."""
 ARCHIVED = archived_under()
+IN_ARCHIVE = (ARCHIVED, people_of(ARCHIVED))
 GET_MANY = f"$JS.API.DIRECT.GET.{STREAM}"
 GET_ARCHIVED = f"$JS.API.DIRECT.GET.{ARCHIVE}"
 """The requests for many messages at once, which any server with a copy answers, with one message for each."""
@@ -47,7 +48,7 @@ AUDIT = "audit"
 """The audit service, which reads events and writes facts of one type."""
 ARCHIVER = "archiver"
 """The archiver, which writes the archive; it and the administrator alone purge events."""
-ATTRIBUTIONS = str(Subject("facts", "*", "*", "*", AUDIT, "ChangeAttributed"))
+ATTRIBUTIONS = people()
 AUTHORS = ("watcher", "scheduler", "scaler", "status")
 SERVICES = (HISTORY, AUDIT, ARCHIVER, *AUTHORS)
 USERS = (ADMIN, READER, *SERVICES[:3], COPIES, *AUTHORS)
@@ -201,7 +202,7 @@ def publishes(user: str) -> tuple[str, ...]:
         return ()
     heads = (subject_of(HEADS, ">"),) if user == "status" else ()
     leases = (subject_of(LEASES, user), subject_of(LEASES, f"{user}.>"))
-    return (*((ARCHIVED,) if user == ARCHIVER else filters(author=user)), *leases, *heads)
+    return (*(IN_ARCHIVE if user == ARCHIVER else filters(author=user)), *leases, *heads)
 
 
 def asks(user: str) -> tuple[str, ...]:

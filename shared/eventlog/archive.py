@@ -20,7 +20,7 @@ from shared.eventlog.connection import Connection, NoAnswer, NotSent
 from shared.eventlog.parts import Packing, Part, Seal, lines_in, seal_of
 from shared.eventlog.retry import insist
 from shared.eventlog.streams import StreamInfo
-from shared.eventlog.subject import archived_of
+from shared.eventlog.subject import archived_of, people_of
 from shared.untrusted import whole_number
 
 _SEAL, _PART, _ROW, _FORGOTTEN = "Muster-Seal", "Muster-Part", "Muster-Row", "Muster-Forgotten"
@@ -118,6 +118,18 @@ class Archive:
             headers = {_PART: f"{number}/{len(bodies)}"} | ({_ROW: row} if number == len(bodies) else {})
             last = await self._publish(subject, body, headers_of(seal, f"{number}") | headers, last)
 
+    async def store_people(self, subject: str, seal: Seal, bodies: Iterable[tuple[bytes, int]]) -> None:
+        """Store who made the changes of a history, each body for so many seconds (0: for ever), if it is not there.
+
+        The errors are those of `store`.
+        """
+        there = [part async for part in self.parts(people_of(subject))]
+        last = there[-1].sequence if there else 0
+        for body, seconds in bodies:
+            if body not in (part.body for part in there):
+                headers = headers_of(seal, f"people.{last}") | ({wire.TTL: f"{seconds}s"} if seconds else {})
+                last = await self._publish(people_of(subject), body, headers, last)
+
     async def forget(self, subject: str, reason: str) -> Seal | None:
         """Remove a history, as an administrator may, and leave its seal and the reason; None if there is none."""
         newest = await self.newest(subject)
@@ -126,11 +138,15 @@ class Archive:
         told = " ".join(reason.split()).encode("ascii", "replace").decode()
         headers = headers_of(newest.seal, "forgotten") | {_PART: "1/1", _FORGOTTEN: told}
         last = await self._publish(subject, b"", headers, newest.sequence)
-        await self.purge(ARCHIVE, subject, last)
+        await self.remove(subject, last)
         return newest.seal
 
+    async def remove(self, subject: str, before: int) -> int:
+        """Remove a history up to a sequence, and all who made its changes; return how many messages that were."""
+        return await self.purge(ARCHIVE, people_of(subject), 0) + await self.purge(ARCHIVE, subject, before)
+
     async def purge(self, stream: str, subject: str, before: int) -> int:
-        """Remove the messages under a filter that come before a sequence; return how many."""
+        """Remove the messages under a filter that come before a sequence, or all (0); return how many."""
         request = {"filter": subject, "seq": before}
         return (await api.call(self._connection, f"STREAM.PURGE.{stream}", request, _Purged)).purged
 
@@ -156,6 +172,15 @@ class Archive:
         """The sequence of the first event of the log under one of these filters; 0 if there is none."""
         found = [await api.message(self._connection, STREAM, seq=1, next_by_subj=each) for each in subjects]
         return min((message.seq for message in found if message is not None), default=0)
+
+    async def purge_older(self, subject: str, since: str) -> int:
+        """Remove the events of the log under a filter that it stored before a time; return how many."""
+        if not (first := await self.first([subject])):
+            return 0
+        end = await api.end(self._connection, STREAM)
+        found = await api.message(self._connection, STREAM, start_time=since, next_by_subj=">")
+        before = found.seq if found is not None else end + 1
+        return await self.purge(STREAM, subject, before) if first < before else 0
 
     async def _publish(self, subject: str, body: bytes, headers: dict[str, str], expect: int) -> int:
         headers |= {wire.EXPECTED: str(expect)}

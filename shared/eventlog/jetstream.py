@@ -121,13 +121,6 @@ class JetStreamEventLog:
     async def counted(self, scope: str) -> Mapping[str, int]:
         return await api.counted(self._connection, STREAM, scope)
 
-    async def remove(self, subject: str, newest: int) -> int:
-        """Remove the events of this subject up to a sequence, as an administrator may; return how many.
-
-        Only for subjects without which every history is whole.
-        """
-        return await self.archive.purge(STREAM, subject, newest + 1)
-
     async def bucket(self, name: str) -> Bucket:
         await api.stream_info(self._connection, stream_of(name))
         return JetStreamBucket(self._connection, name)

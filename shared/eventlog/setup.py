@@ -26,7 +26,7 @@ from shared.eventlog.account import (
 from shared.eventlog.connection import Connection
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.retry import insist
-from shared.eventlog.streams import CHANGEABLE, CONFIGS, STREAMS, StreamInfo, compare, growth, unlike
+from shared.eventlog.streams import CONFIGS, STREAMS, StreamInfo, changeable, compare, growth, unlike
 from shared.eventlog.subscribers import (
     fed_copies,
     follows,
@@ -160,10 +160,7 @@ class _Work:
         if _unbounded(found) and not _unbounded(config):
             asked = {"max_bytes": config["max_bytes"], **asked}
         grows = growth(found, asked, stream.state.bytes)
-        changes: dict[str, Any] = {
-            **grows.changes,
-            **{key: value for key, value in unlike(found, config) if key in CHANGEABLE and value},
-        }
+        changes: dict[str, Any] = {**grows.changes, **changeable(found, config)}
         if changes:
             await self._change("UPDATE", found | changes)
         self.grown += [f"{name}: {key} is {value} now, and was {found.get(key)}" for key, value in changes.items()]

@@ -12,8 +12,8 @@ import msgspec
 from shared.eventlog import MAX_BODY
 from shared.eventlog.account import (
     ARCHIVE,
-    ARCHIVED,
     HEADS,
+    IN_ARCHIVE,
     LEASES,
     STORED,
     STREAM,
@@ -97,8 +97,7 @@ Config = Mapping[str, Any]
 CHOSEN = ("num_replicas", "max_bytes")
 """The number of copies and the size are the owner's choice: they count as no difference, and may grow."""
 
-CHANGEABLE = ("republish", "max_msg_size", "allow_msg_ttl")
-"""The settings that `muster setup` turns on in existing streams: they concern new messages alone."""
+_CHANGEABLE = ("republish", "max_msg_size", "allow_msg_ttl")
 
 COSTS = {"compression": "a copy may be lost when its server was killed and later stopped"}
 """What a different setting may cost; other settings cost no event."""
@@ -146,6 +145,13 @@ def unlike(found: Config, wanted: Config) -> list[tuple[str, Any]]:
     """The settings that differ, and what was wanted."""
     # The server omits settings that are off.
     return [(key, value) for key, value in wanted.items() if (found.get(key) or False) != (value or False)]
+
+
+def changeable(found: Config, wanted: Config) -> dict[str, Any]:
+    """What `muster setup` turns on in an existing stream, with subjects that it lacks: new messages alone."""
+    known = {*found.get("subjects", ())}
+    names = _CHANGEABLE if not known or not known.issubset(wanted["subjects"]) else (*_CHANGEABLE, "subjects")
+    return {key: value for key, value in unlike(found, wanted) if value and key in names}
 
 
 _NANOSECONDS = 1_000_000_000
@@ -203,11 +209,12 @@ CONFIGS = (
     _config(stream_of(LEASES), [subject_of(LEASES, ">")]) | _BUCKET | {"max_bytes": _LEASES_BYTES},
     _config(stream_of(HEADS), [subject_of(HEADS, ">")]) | _BUCKET | {"max_bytes": _HEADS_BYTES},
     # Its messages are compressed already.
-    _config(ARCHIVE, [ARCHIVED])
+    _config(ARCHIVE, IN_ARCHIVE)
     | {
         "compression": "none",
         "max_msgs_per_subject": -1,
-        "allow_msg_ttl": False,
+        # Who made changes leaves it by itself.
+        "allow_msg_ttl": True,
         # The guard of a part recognises a repeated one for ever, and each id costs the server 170 bytes.
         "duplicate_window": _NANOSECONDS,
         "max_msg_size": _PART_BYTES,

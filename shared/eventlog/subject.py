@@ -15,6 +15,7 @@ FAMILIES: tuple[Family, ...] = get_args(Family)
 
 SEALED = "JobSealed"
 """The type of the last event of a history."""
+_PEOPLE = ".audit.ChangeAttributed"
 
 
 _NAMED = re.compile(rf"\b({'|'.join(FAMILIES)})\.(?!none\.)[^\s:;,]+")
@@ -73,8 +74,17 @@ def filters(namespace: str = "*", name: str = "*", uid: str = "*", author: str =
 
 def of_chain(counted: Mapping[str, int]) -> int:
     """How many events of these subjects the chain counts: neither the seal nor who made a change."""
-    beside = f".{SEALED}", ".audit.ChangeAttributed"
-    return sum(number for text, number in counted.items() if not text.endswith(beside))
+    return sum(number for text, number in counted.items() if not text.endswith((f".{SEALED}", _PEOPLE)))
+
+
+def people(namespace: str = "*", name: str = "*", uid: str = "*") -> str:
+    """The NATS filter of the events that say who made changes; `*` stands for any value."""
+    return f"facts.{_token(namespace)}.{_token(name)}.{uid}{_PEOPLE}"
+
+
+def names_people(text: str) -> bool:
+    """True for the subject of such an event."""
+    return text.endswith(_PEOPLE)
 
 
 def of_type(namespace: str, tag: str) -> str:
@@ -90,6 +100,11 @@ def seals(namespace: str = "*") -> str:
 def archived_under(namespace: str = "*", name: str = "*", uid: str = "*") -> str:
     """The subject of the archive for a job; `*` stands for any value."""
     return f"archive.{_token(namespace)}.{_token(name)}.{uid}"
+
+
+def people_of(archived: str) -> str:
+    """The subject of the archive for who made the changes of a history; of a filter the filter."""
+    return f"{archived}.people"
 
 
 def archived_of(text: str) -> tuple[str, str, str]:

@@ -230,6 +230,9 @@ class Settings(BaseSettings):
     audit_groups: bool = False
     """Record a user's groups, too."""
 
+    audit_days: int = Field(default=90, ge=0, le=36_500)
+    """Days after which the archiver removes who made a change. 0: never."""
+
     audit_token_file: Path | None = None
     """A file with the token of the webhook's kubeconfig; a request without it gets 401."""
 

@@ -11,7 +11,7 @@ import msgspec
 from shared.errors import Refused, accepting
 from shared.eventlog import EventLog, ReadableArchive, Stored
 from shared.eventlog.parts import Part, Seal, seal_of
-from shared.eventlog.subject import SEALED, archived_under
+from shared.eventlog.subject import SEALED, archived_under, people_of
 from shared.frameworks.kinds import Kinds
 from shared.job.fold import Histories, History, closed
 from shared.job.naming import JobKey, history_filters, key_archived, subject_of
@@ -178,14 +178,16 @@ async def of_archive(
             return ()
         raise forgotten(newest)
     events: list[Stored] = []
-    async with aclosing(parts_of(log.archive, newest)) as parts:
-        async for part in parts:
-            try:
-                events += events_in(part)
-            except ValueError as error:
-                raise Refused(f"read {namespace}/{asked.name}: {error}", reason="Invalid") from error
-            if sum(len(stored.body) for stored in events) > most:
-                raise Refused(f"{namespace}/{asked.name} has more events than one answer may have", reason="TooLarge")
+    for subject in (newest.subject, people_of(newest.subject)):
+        async with aclosing(parts_of(log.archive, newest, subject)) as parts:
+            async for part in parts:
+                try:
+                    events += events_in(part)
+                except ValueError as error:
+                    raise Refused(f"read {namespace}/{asked.name}: {error}", reason="Invalid") from error
+                if sum(len(stored.body) for stored in events) > most:
+                    words = f"{namespace}/{asked.name} has more events than one answer may have"
+                    raise Refused(words, reason="TooLarge")
     return events
 
 
@@ -196,12 +198,12 @@ def forgotten(newest: Part) -> Refused:
     return Refused(f"{words}: {newest.forgotten}", reason="NotFound")
 
 
-async def parts_of(archive: ReadableArchive, newest: Part) -> AsyncGenerator[Part, None]:
-    """The messages of a history, in order, of which this one is the last.
+async def parts_of(archive: ReadableArchive, newest: Part, subject: str = "") -> AsyncGenerator[Part, None]:
+    """The messages of a history, in order, of which this one is the last; or those of it under another subject.
 
     A log that was restored from a backup goes on from there: what had come after it is another history.
     """
-    async with aclosing(archive.parts(newest.subject)) as parts:
+    async with aclosing(archive.parts(subject or newest.subject)) as parts:
         async for part in parts:
             if part.seal == newest.seal or part.seal.last < newest.seal.first:
                 yield part

@@ -90,6 +90,27 @@ async def test_checkpoints_of_an_older_log_get_lifetimes(tmp_path: Path):
         assert found.differences == ()
 
 
+async def test_an_older_archive_takes_who_made_changes_for_a_time(tmp_path: Path):
+    async with NatsServer(tmp_path) as server, at(server, "admin") as admin:
+        (archive,) = (config for config in CONFIGS if config["name"] == "ARCHIVE")
+        older = archive | {"subjects": ["archive.*.*.*"], "allow_msg_ttl": False}
+        await api.call(admin, "STREAM.CREATE.ARCHIVE", older, StreamInfo)
+        found = await set_up(server.url, password=server.users["admin"])
+        assert found.grown == (
+            "ARCHIVE: subjects is ['archive.*.*.*', 'archive.*.*.*.people'] now, and was ['archive.*.*.*']",
+            "ARCHIVE: allow_msg_ttl is True now, and was False",
+        )
+        assert found.differences == ()
+
+
+async def test_a_stream_of_somebody_else_stays_as_it_is(tmp_path: Path):
+    async with NatsServer(tmp_path) as server, at(server, "admin") as admin:
+        await api.call(admin, "STREAM.CREATE.JOBS", {"name": "JOBS", "subjects": ["orders.>"]}, StreamInfo)
+        with pytest.raises(Refused, match="JOBS: subjects is"):
+            await set_up(server.url, password=server.users["admin"])
+        assert (await api.stream_info(admin, "JOBS")).config["subjects"] == ["orders.>"]
+
+
 async def test_what_would_lose_history_is_an_error(tmp_path: Path):
     async with a_log(tmp_path) as (server, admin):
         await admin({"max_age": 3_600_000_000_000})

@@ -53,7 +53,7 @@ class Life:
     async def seal(self, **changed: object) -> Stored:
         """Seal what there is; `changed` are fields that are not what they should be."""
         head = self.history.head
-        found = Seal(self.events[0].sequence, head.sequence, len(self.events), head.hash, "Gone", "JobGone")
+        found = Seal(self.events[0].sequence, head.sequence, self.history.count, head.hash, "Gone", "JobGone")
         body = msgspec.json.encode({"type": "JobSealed", **msgspec.to_builtins(found), **changed})
         return await self._append(subject_of(self.key, "jobs", "status", "JobSealed"), body)
 
