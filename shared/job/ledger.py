@@ -37,7 +37,7 @@ from shared.job.state import Job
 from shared.job.views import PodView, each, occupies
 from shared.telemetry.metrics import seconds_between
 
-Bucket = Literal["quota", "node", "start", "gang", "training", "scaling", "draining", "lost", "ended"]
+Bucket = Literal["quota", "node", "start", "gang", "training", "scaling", "draining", "checkpointing", "lost", "ended"]
 Cause = Literal["", "node", "preemption", "crash", "deletion", "restart", "hold", "repeat"]
 
 BUCKETS: dict[Bucket, str] = {
@@ -48,6 +48,7 @@ BUCKETS: dict[Bucket, str] = {
     "gang": "ran, and waited for the rest of the group",
     "scaling": "ran, and waited to join the group",
     "draining": "was leaving",
+    "checkpointing": "was told to end, and had its time for a checkpoint",
     "lost": "was lost, until it trained again",
     "ended": "ran on after the job's end",
 }
@@ -272,6 +273,9 @@ def _of_slot(job: Job, slot: Slot, pod: PodView | None, *, leaves: bool) -> Stan
         return Standing("draining", node=node)
     if job.status.phase not in ("Running", "Scaling"):
         return Standing("gang", node=node)
+    if pod.deleting:
+        # It has SIGTERM and its grace period; the job did not ask for that, and still wants the place.
+        return Standing("checkpointing", node=node)
     request = job.scaling.open_request
     joins = request is not None and slot in request.added
     return Standing("scaling" if joins else "training", node=node)

@@ -20,6 +20,7 @@ SIGNS: dict[Bucket, str] = {
     "training": "#",
     "scaling": "+",
     "draining": "-",
+    "checkpointing": "c",
     "lost": "x",
     "ended": "e",
 }
@@ -30,6 +31,7 @@ COLOURS: dict[Bucket, int] = dict.fromkeys(BUCKETS, _YELLOW) | {
     "lost": 31,
     "scaling": 36,
     "draining": 35,
+    "checkpointing": 35,
     "ended": 90,
 }
 """ANSI colours; what waits is yellow."""

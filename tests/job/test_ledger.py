@@ -114,7 +114,19 @@ def test_a_node_that_is_away_for_37_seconds_costs_its_place_37_seconds():
             ["lost:node"],
             id="a worker whose node was announced to go is lost to the node",
         ),
-        pytest.param(scaling_in(1), ["draining"], id="a worker that a scale-in takes is leaving"),
+        pytest.param(
+            [
+                pods(worker(1, version=29, deleting=True)),
+                pods(worker(1, version=30, deleting=True, phase="Failed", exits=exited(143))),
+            ],
+            ["checkpointing", "lost:deletion"],
+            id="a worker that is told to end has its time for a checkpoint, and is lost then",
+        ),
+        pytest.param(
+            [*scaling_in(1), pods(worker(1, version=30, deleting=True))],
+            ["draining"],
+            id="a worker that a scale-in takes is leaving, also once it is told to end",
+        ),
         pytest.param(
             [JobSuspending(reason="S"), JobSuspended(reason="S")], ["draining"], id="a suspended job gives it up"
         ),
