@@ -12,7 +12,7 @@ from shared.job.events.status import JobCreated, JobRunning
 from shared.job.events.watcher import DisruptionNoticed, JobAdopted, NodeLost, PodsGone, TimePassed
 from shared.job.naming import Uid
 from shared.job.policies import replacement
-from shared.job.spec import RENDEZVOUS, Handling, RestartPolicy, RoleSpec
+from shared.job.spec import LAUNCHED, LAUNCHED_TOGETHER, RENDEZVOUS, Handling, RestartPolicy, RoleSpec
 from shared.job.timers import STEADY
 from shared.job.views import Slots
 from tests.kit.builders import a_running_job, a_spec, exited, observed, pods, scaling_in, scaling_out, worker, workers
@@ -102,6 +102,18 @@ class TestReplaced:
         killed = pods(worker(1, version=40, phase="Failed", exits=exited(137, "OOMKilled")))
         handling = Handling(out_of_memory_is_final=final)
         assert replaced(*a_running_job(2, of_workers="ExitCode", handling=handling), killed) == indices
+
+
+@pytest.mark.parametrize(
+    ("handling", "indices"),
+    [
+        pytest.param(LAUNCHED_TOGETHER, [1], id="under its name, as nothing failed"),
+        pytest.param(LAUNCHED, [], id="not under a new name, as restartPolicy says so"),
+    ],
+)
+def test_a_deleted_worker_comes_back_under_never(handling: Handling, indices: list[int]):
+    story = a_running_job(3, handling=handling)
+    assert replaced(*story, failed(2), deleted(1)) == indices
 
 
 def test_each_loss_waits_for_its_own_back_off():

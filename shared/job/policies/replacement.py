@@ -178,8 +178,9 @@ def allowed(spec: JobSpec, slot: Slot, vacancy: Vacancy) -> bool:
     if slot.role == handling.leader and (vacancy.succeeded or handling.restarts == "Job"):
         # The end of this pod ended the job or its attempt.
         return False
-    if vacancy.disrupted or (vacancy.taken and (handling.strict or (spec.gang is not None and not vacancy.ran))):
-        # A disruption is never the pod's fault, and with a pod less a gang that waits would wait for ever.
+    if vacancy.disrupted or (vacancy.taken and (handling.in_place or (spec.gang is not None and not vacancy.ran))):
+        # A disruption is no fault of the pod, nor is a deletion: it comes back under its name.  Where it would get
+        # another one restartPolicy decides, but for a gang that waits: with a pod less it would wait for ever.
         return True
     match spec.policy(slot.role):
         case "Never":
