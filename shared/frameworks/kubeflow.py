@@ -69,6 +69,11 @@ SUSPEND = ".spec.runPolicy.suspend"
 FREE = f"{schemas.BY_CONDITIONS} || {schemas.pausing(SUSPEND)}"
 """True if no pod depends on the spec, or none will."""
 
+_FIXED = (
+    "cannot be changed unless the job is suspended: its pods would differ; set spec.runPolicy.suspend to true first, "
+    "or create the job again"
+)
+
 STATE = schemas.column("State", ".status.conditions[-1:].type")
 """The newest true condition is the last one."""
 
@@ -106,6 +111,8 @@ class KubeflowJob(Replicated):
     """The values of `managedBy` that name the operator itself."""
     model: ClassVar[type[Written]] = Written
     """The fields of `spec` that only this kind has."""
+    told: ClassVar[tuple[str, ...]] = ()
+    """Those of which every pod is told: a new pod would differ from the running ones after a change."""
     replica_fields: ClassVar[Document] = {}
     """The OpenAPI properties of a replica type that only this kind has."""
     ignored_fields: ClassVar[Mapping[str, str]] = {
@@ -170,17 +177,21 @@ class KubeflowJob(Replicated):
                 schemas.job_name_rule(longest),
                 schemas.each_fixed(
                     f"spec.{self.replica_specs}",
-                    ("template",) if self.scale else ("template", "replicas"),
-                    f"pod templates{'' if self.scale else ' and replicas'} cannot be changed unless the job is "
-                    "suspended: its pods would differ; set spec.runPolicy.suspend to true first, or create the job "
-                    "again",
+                    {"template": "", "replicas": is_type(WORKER) if self.scale else ""},
+                    f"pod templates and replicas{' of all but Worker' if self.scale else ''} {_FIXED}",
                     free=FREE,
                 ),
+                *self._rules_of_told(),
             ),
             status=schemas.STATUS_WITH_CONDITIONS,
             scale=self.scale,
             suspend=SUSPEND,
         )
+
+    def _rules_of_told(self) -> Iterator[Document]:
+        if self.told:
+            fields = [f"spec.{name}" for name in self.told]
+            yield schemas.all_fixed(fields, f"{' and '.join(self.told)} {_FIXED}", within="spec", free=FREE)
 
     def rules_of_replicas(self) -> Iterator[Document]:
         """The rules of the map of replicas by type: the types, and the number of pods of each."""

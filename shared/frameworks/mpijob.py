@@ -145,6 +145,7 @@ class MPIJob(KubeflowJob):
     controllers = ("", "kubeflow.org/training-operator", "kubeflow.org/mpi-operator")
     handling = LAUNCHED_TOGETHER
     model = _OfMpi
+    told = ("slotsPerWorker", "mainContainer", *OF_V2BETA1)
     scale = scale_of_workers(replica_specs)
 
     @property

@@ -53,6 +53,7 @@ class MXJob(KubeflowJob):
     container_properties = ContainerProperties(name="mxnet", port_name="mxjob-port", port=9091)
     reserved = RESERVED | {CONFIG, WORKER_ID}
     model = _OfMXNet
+    told = ("jobMode",)
     replica_fields: ClassVar[Document] = {"label": TEXT}
 
     def rules_of_spec(self) -> tuple[Document, ...]:

@@ -9,7 +9,7 @@ import msgspec
 
 from shared.cluster.objects import Custom
 from shared.frameworks.framework import PodContext
-from shared.frameworks.kubeflow import FREE, KubeflowJob, OfTrainingOperator, is_type, scale_of_workers
+from shared.frameworks.kubeflow import KubeflowJob, OfTrainingOperator, is_type, scale_of_workers
 from shared.frameworks.model import Field, Written, choice, flag, items, number, text
 from shared.frameworks.reading import MOST_WORKERS, Fields
 from shared.frameworks.rendezvous import (
@@ -21,7 +21,7 @@ from shared.frameworks.rendezvous import (
     rendezvous_role,
 )
 from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
-from shared.frameworks.schemas import ANYTHING, Definition, Document, fixed, rule
+from shared.frameworks.schemas import ANYTHING, Document, rule
 from shared.job.spec import RENDEZVOUS, WORKER, Elasticity, Handling, JobSpec, RoleSpec
 from shared.untrusted import at, objects
 
@@ -164,16 +164,8 @@ class PyTorchJob(KubeflowJob):
     container_properties = ContainerProperties(name="pytorch", port_name="pytorchjob-port", port=23456)
     in_every_container = True
     model = _OfPyTorch
+    told = (FIELD, PROCESSES)
     scale = scale_of_workers(replica_specs)
-
-    @property
-    def definition(self) -> Definition:
-        known = super().definition
-        held = (
-            "the elasticPolicy of a running job cannot be changed: its pods were told; suspend it first, or create the "
-            "job again"
-        )
-        return known._replace(rules=(*known.rules, fixed(f"spec.{FIELD}", held, within="spec", free=FREE)))
 
     def rules_of_spec(self) -> tuple[Document, ...]:
         workers = f"self.{self.replica_specs}.exists(name, {is_type(WORKER)})"

@@ -8,7 +8,7 @@ with all fields that it reads, where `self` is smallest.  A rule uses `has` even
 an evaluation error is never dropped: a job older than the schema would get no status.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from shared.frameworks.reading import DNS_LABEL, GREATEST, JOB_NAME_PATTERN, MOST_WORKERS
@@ -243,29 +243,38 @@ def fixed(field: str, message: str, *, within: str, free: str) -> dict[str, str]
     `within` is the required part of `field`; `free` is `BY_CONDITIONS`,
     `by_phase(...)` or another expression about `oldSelf`.
     """
+    return rule(f"{free} || {_unchanged(field, within)}", message, field=f".{field}")
+
+
+def all_fixed(fields: Sequence[str], message: str, *, within: str, free: str) -> dict[str, str]:
+    """The same rule for several fields; `message` names them."""
+    same = " && ".join(_unchanged(field, within) for field in fields)
+    return rule(f"{free} || ({same})", message, field=f".{within}")
+
+
+def _unchanged(field: str, within: str) -> str:
     assert field == within or field.startswith(f"{within}."), f"{field} is not within {within}"
     steps = field.removeprefix(within).lstrip(".").split(".") if field != within else []
     paths = [".".join([within, *steps[: number + 1]]) for number in range(len(steps))]
     was, now = (" && ".join(f"has({of}.{path})" for path in paths) for of in ("oldSelf", "self"))
     if not paths:
-        same = f"self.{field} == oldSelf.{field}"
-    elif len(paths) == 1:
-        same = f"({was} == {now} && (!{now} || self.{field} == oldSelf.{field}))"
-    else:
-        same = f"(({was}) == ({now}) && (!({now}) || self.{field} == oldSelf.{field}))"
-    return rule(f"{free} || {same}", message, field=f".{field}")
+        return f"self.{field} == oldSelf.{field}"
+    if len(paths) == 1:
+        return f"({was} == {now} && (!{now} || self.{field} == oldSelf.{field}))"
+    return f"(({was}) == ({now}) && (!({now}) || self.{field} == oldSelf.{field}))"
 
 
-def each_fixed(field: str, parts: Iterable[str], message: str, *, free: str) -> dict[str, str]:
-    """The same rule for these parts of each member of a required map with at most `MOST_MEMBERS` members.
+def each_fixed(field: str, parts: Mapping[str, str], message: str, *, free: str) -> dict[str, str]:
+    """The same rule for parts of each member of a required map with at most `MOST_MEMBERS` members.
 
-    No member may be added or removed.
+    `parts` has for each the members, by their `name`, in which it may change; empty for none.  No member may be added
+    or removed.
     """
     was, now = f"oldSelf.{field}", f"self.{field}"
     same = " && ".join(
-        f"has({now}[name].{part}) == has({was}[name].{part})"
-        f" && (!has({now}[name].{part}) || {now}[name].{part} == {was}[name].{part})"
-        for part in parts
+        f"({f'{but} || ' if but else ''}has({now}[name].{part}) == has({was}[name].{part})"
+        f" && (!has({now}[name].{part}) || {now}[name].{part} == {was}[name].{part}))"
+        for part, but in parts.items()
     )
     kept = f"size({now}) == size({was}) && {was}.all(name, name in {now} && {same})"
     return rule(f"{free} || ({kept})", message, field=f".{field}")

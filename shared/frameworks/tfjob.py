@@ -45,6 +45,7 @@ class TFJob(KubeflowJob):
     take_over = OfTrainingOperator(replica_types)
     container_properties = ContainerProperties(name="tensorflow", port_name="tfjob-port", port=2222)
     model = _OfTensorFlow
+    told = ("enableDynamicWorker",)
     scale = scale_of_workers(replica_specs)
 
     def rules_of_replicas(self) -> Iterator[Document]:

@@ -10,7 +10,7 @@ from muster.crds import manifests, render
 from tests.crds.admission import KINDS
 from tests.crds.judges import Judge
 from tests.crds.structural_rules import faults
-from tests.frameworks.documents import ABSENT, Document, changed, tf_job
+from tests.frameworks.documents import ABSENT, Document, changed, kubeflow_mx_job, mpi_job, pytorch_job, tf_job
 from tests.kit.choirs import CHOIRS, a_band, a_choir, a_template
 
 MADE = {crd["metadata"]["name"]: crd for crd in manifests(KINDS)}
@@ -150,6 +150,7 @@ async def test_what_pods_depend_on_stays(
         pytest.param("Chief", tf_job()["spec"]["tfReplicaSpecs"]["Worker"], False, id="a role that comes"),
         pytest.param("PS", ABSENT, False, id="a role that goes"),
         pytest.param("worker.replicas", 3, True, id="the size of a kind that is scaled"),
+        pytest.param("PS.replicas", 2, False, id="the size of another role"),
         pytest.param("worker.restartPolicy", "OnFailure", True, id="when a pod is replaced"),
     ],
 )
@@ -164,6 +165,26 @@ async def test_what_pods_depend_on_stays_in_a_map_of_roles(judge: Judge, path: s
     # Kueue suspends a job and takes its node selector out of the templates in one write.
     pausing = changed(running, "spec.runPolicy", {"suspend": True})
     assert await judge.refusals(changed(pausing, path, value), running) == []
+
+
+@pytest.mark.parametrize(
+    ("document", "field", "value"),
+    [
+        pytest.param(tf_job(worker=2), "enableDynamicWorker", True, id="the form of TF_CONFIG"),
+        pytest.param(pytorch_job(Worker=2), "nprocPerNode", "2", id="the processes of a pod"),
+        pytest.param(pytorch_job(Worker=2), "elasticPolicy", {"maxReplicas": 3}, id="the bounds of a group"),
+        pytest.param(mpi_job(), "slotsPerWorker", 4, id="the slots of a worker"),
+        pytest.param(mpi_job(), "sshAuthMountPath", "/keys", id="where the keys are"),
+        pytest.param(kubeflow_mx_job(), "jobMode", ABSENT, id="the mode"),
+    ],
+)
+async def test_what_every_pod_was_told_stays(judge: Judge, document: Document, field: str, value: Any):
+    running = changed(document, "status", {"conditions": [CREATED]})
+    (cause,) = await judge.refusals(changed(running, f"spec.{field}", value), running)
+    assert field in cause
+    assert "cannot be changed unless the job is suspended" in cause
+    paused = changed(running, "status", {"conditions": [CREATED, PAUSED]})
+    assert await judge.refusals(changed(paused, f"spec.{field}", value), paused) == []
 
 
 @pytest.mark.parametrize(("phase", "free"), [("Running", False), ("", True)])
