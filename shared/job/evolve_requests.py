@@ -88,7 +88,10 @@ ADVICE = {1: _READ_ONLY, 2: f"{_NOT_THERE}; {_READ_ONLY}", 126: _NOT_THERE, 127:
 """What ends a shell with one of these codes; the script's own words are not kept."""
 
 JOB_NOT_FOUND = "JobNotFound"
-NEVER_BOUND = "no job of that name came within the timeout; create the request again once the job is there"
+NEVER_BOUND = (
+    "no TrainingJob of that name came within the timeout; create the request again once it is there; jobs of other "
+    "kinds are scaled by `kubectl scale`"
+)
 
 
 def requested(job: Job, event: ScaleRequested, at: At) -> Job:

@@ -16,6 +16,7 @@ from shared.job.events.status import (
     JobSuspending,
 )
 from shared.job.events.watcher import ProgressReported, TimePassed
+from shared.job.evolve_requests import NEVER_BOUND
 from shared.job.naming import NO_UID, JobKey, Uid
 from shared.job.spec import Elasticity, ScaleKind
 from shared.job.views import Actor, Member
@@ -166,8 +167,7 @@ def test_a_request_that_failed_for_want_of_its_job_does_not_wait_for_it():
     nobody = JobKey("team-a", "nobody", NO_UID)
     causes = caused(nobody, log_of([scale_out(2), TimePassed(anchor=1, timer="JobWait")], key=nobody))
     heading, chains = explained(causes, "scaleout/scaleout-request-1", JOB)
-    ended = "no job of that name came within the timeout; create the request again once the job is there"
-    assert heading == [f"scaleout/scaleout-request-1: Failed (JobNotFound): {ended}"]
+    assert heading == [f"scaleout/scaleout-request-1: Failed (JobNotFound): {NEVER_BOUND}"]
     assert not any(chain.question == "what it waits for" for chain in chains)
 
 

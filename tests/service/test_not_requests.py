@@ -43,6 +43,7 @@ async def test_a_request_whose_job_does_not_come_within_its_timeout_ends_and_sca
     await world.restart("watcher")
     await world.phase("ScaleFailed", SCALEOUTS, "out")
     assert world.condition(SCALEOUTS, "out", "ScaleFailed") == ("True", "JobNotFound")
+    await world.until(lambda: ("JobNotFound", "out") in world.kubernetes_events(), "there is no job to say so")
     await world.trains(workers=2)
     await world.quiet()
     assert world.job().scaling.requests == {}

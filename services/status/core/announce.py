@@ -86,8 +86,13 @@ def announcements(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
     steps += _of_other_refusals(job, (*refused, wait.effect if wait is not None else ""), wait)
     steps += _of_ignored(job)
     steps += _of_deletion(job)
+    return [*steps, *of_requests(job)]
+
+
+def of_requests(job: Job) -> list[Step]:
+    """The Events of the requests; for those whose job did not come there is no other."""
     requests = [request for request in job.scaling.requests.values() if request.shown]
-    return [*steps, *(step for request in requests for step in _of_request(request))]
+    return [step for request in requests for step in _of_request(request)]
 
 
 def _has_own_event(job: Job, wait: Wait) -> bool:

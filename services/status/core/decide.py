@@ -156,7 +156,7 @@ def decide(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
     if job.halted or job.resource.gone:
         return []
     if job.key.uid == NO_UID:
-        return documents.of_requests(job)
+        return [*documents.of_requests(job), *announce.of_requests(job)]
     if not kinds.knows(job):
         return []
     phase = next_phase(job)
