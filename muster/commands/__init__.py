@@ -89,7 +89,10 @@ def carry_out(*, plugin: bool) -> int:
         # Without any arguments there are no words: the help was printed.
         if words := " ".join(told.split()).removesuffix("."):
             context: typer.Context | None = getattr(wrong, "ctx", None)
-            say(f"muster: {words}; see {context.command_path if context else program} --help", err=True)
+            where = context.command_path if context else program
+            if where == program and words.startswith("No such option"):
+                words += "; write it after the command"
+            say(f"muster: {words}; see {where} --help", err=True)
         return wrong.exit_code
     return ended or 0
 

@@ -165,7 +165,7 @@ _FOLDERS = {HOSTS_VOLUME: (MPI_FOLDER, {HOSTFILE: HOSTFILE})}
 _WITHOUT: Mapping[Without, tuple[str, str]] = {
     "missing": (
         RUNTIME_NOT_FOUND,
-        "create the runtime that it names: the job begins when that is there",
+        "create the {0}, or name one of another kind: the job begins when its runtime is there",
     ),
     "not listed": (
         RUNTIMES_NOT_LISTED,
@@ -235,14 +235,15 @@ class TrainJob(Framework):
     def parse(self, manifest: Custom) -> JobSpec | tuple[Problem, ...]:
         problems: list[Problem] = []
         spec = reading.Fields(manifest.spec, "spec", problems)
-        if self.refers_to(manifest) is None:
+        named = self.refers_to(manifest)
+        if named is None:
             message = f"name a {CLUSTER_RUNTIMES.kind} or a {RUNTIMES.kind} of {GROUP}"
             spec.refuse("TrainingRuntimeNotSupported", message, "runtimeRef")
             return tuple(problems)
         found = runtime_of(manifest)
         if found is None:
             reason, message = _WITHOUT[why_without(manifest)]
-            spec.refuse(reason, message, "runtimeRef")
+            spec.refuse(reason, message.format(f"{named.resource.kind} {named.name}"), "runtimeRef")
             return tuple(problems)
         runtime = reading.Fields(found.spec, "runtime.spec", problems, spec.without_effect)
         read = parsed(manifest, spec, runtime, lambda name: self._first_labels(manifest, name))

@@ -326,7 +326,7 @@ def _of_size(job: Job) -> Wait | None:
         message = f"{of_edit}: its present size is not written into it yet"
         return Wait(reason=reasons.SIZE_NOT_WRITTEN, message=message, since=_entered(job), usual=True)
     if edit.over:
-        again = "" if spec.worker.written else "; that number is asked for again after another one"
+        again = "" if spec.worker.written else "; to ask for that number again, write another one first"
         why = edit.conditions[-1].message or reasons.of_request(edit.reason)
         message = text.ends(f"{of_edit}: {edit.reason}: {why}{again}")
         return Wait(reason=edit.reason, message=message, since=edit.conditions[-1].since, usual=spec.worker.written)

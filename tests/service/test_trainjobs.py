@@ -180,6 +180,8 @@ async def test_a_job_waits_for_its_runtime_and_begins_when_that_comes():
         await world.until(lambda: world.known("Created") == ("False", "TrainingRuntimeNotFound"))
         await world.quiet()
         assert not world.pods()
+        (created,) = (each for each in world.shown()["conditions"] if each["type"] == "Created")
+        assert "create the ClusterTrainingRuntime torch-distributed, or name one of another kind" in created["message"]
         world.runtime(torch_runtime())
         await world.comes_to("Running")
         assert world.known("Created") is None
