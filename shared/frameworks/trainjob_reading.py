@@ -206,7 +206,8 @@ def _check_jobs(
             message = "patch a replicated job that the runtime has"
             spec.refuse("ReplicatedJobNotFound", message, "runtimePatches")
         elif name not in wanted:
-            message = f"leave out all replicated jobs but {' and '.join(sorted(wanted))}: no other step runs here"
+            kept = " and ".join(sorted(wanted))
+            message = f"leave out all replicated jobs but {kept}: an init container of {node} may fetch data and models"
             template.refuse("ReplicatedJobNotSupported", message, "replicatedJobs")
     if len(jobs) < len(listed) or len(template.parts("replicatedJobs")) != len(listed):
         template.refuse("InvalidValue", "give each replicated job a name of its own", "replicatedJobs")
