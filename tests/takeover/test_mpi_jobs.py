@@ -12,6 +12,7 @@ from tests.takeover.recorded import put, recorded, uids
 MPIJOBS = MPIJOB.resource
 WORKERS = ["linpack-worker-0", "linpack-worker-1"]
 LINPACK = ["linpack-launcher", *WORKERS]
+BOTH = "linpack-worker-0 slots=1\nlinpack-worker-1 slots=1\n"
 
 
 def a_world() -> tuple[World, str]:
@@ -58,7 +59,7 @@ async def test_a_running_job_of_v1_goes_on_with_its_pods_and_finishes():
         assert uids(world) == before
         assert state(world) == "Running"
         assert world.status(MPIJOBS, "linpack")["startTime"] == "2029-12-31T22:00:00Z"
-        assert hosts(world)["hostfile"] == "linpack-worker-0 slots=1\nlinpack-worker-1 slots=1\n"
+        assert hosts(world)["hostfile"] == BOTH
         # The launcher goes on to reach its workers by it.
         assert "kubexec.sh" in hosts(world)
         assert (world.count("SlotsAssigned"), world.count("EffectRefused")) == (0, 0)
@@ -74,7 +75,8 @@ async def test_a_worker_that_is_lost_afterwards_leaves_the_hosts_file_of_a_job_t
         await taken_over(world, uid)
         world.store.remove(PODS, NAMESPACE, "linpack-worker-1")
         await world.until(lambda: hosts(world)["hostfile"] == "linpack-worker-0 slots=1\n")
-        assert state(world) == "Running"
+        await world.until(lambda: hosts(world)["hostfile"] == BOTH, "it comes back under its name")
+        await world.until(lambda: state(world) == "Running")
 
 
 @pytest.mark.parametrize("end", ["Succeeded", "Failed"])
