@@ -54,6 +54,8 @@ It becomes a part of an event, which has a largest size.  Longer words are left 
 characters.
 """
 DIGITS = 12
+LACKS = ("Pending", "WaitingForQuota", "ExceedsMaxQuota", "TopologyPlacementFailed")
+"""The reasons for which a Workload has no quota; but for the first one with UnadmittedWorkloadsObservability."""
 REQUEUED = ("Preempted", "NodeFailures")
 """The reasons of evictions after which a Workload waits for quota again at once; after others Kueue says when."""
 
@@ -110,8 +112,7 @@ def view_of(workload: Custom) -> WorkloadView:
         replaces=replaces[:LONGEST],
         pod_sets=tuple(_pod_set(workload, each) for each in _objects(at(workload.spec, "podSets"))[:MOST_SETS]),
         reserved=has_quota(workload),
-        # Nothing before Kueue has looked at it.
-        refused=bool(replaces) and (quota.get("status"), quota.get("reason")) == ("False", "Pending"),
+        refused=bool(replaces) and _lacks_quota(quota),
         admitted=_is_true(workload, "Admitted"),
         evicted=evicted,
         message=text.ends(str(_condition(workload, "Evicted").get("message", ""))) if evicted else "",
@@ -120,6 +121,12 @@ def view_of(workload: Custom) -> WorkloadView:
         held=IN_USE in (meta.finalizers or ()),
         deleting=meta.deletion_timestamp is not None,
     )
+
+
+def _lacks_quota(quota: Mapping[str, Any]) -> bool:
+    """True once Kueue has looked at a Workload and found no quota; not while it evicts others for it."""
+    lacks = quota.get("status") == "False" and quota.get("reason") in LACKS
+    return lacks and "Pending the preemption of" not in str(quota.get("message", ""))
 
 
 def _pod_set(workload: Custom, pod_set: Mapping[str, Any]) -> PodSetView:

@@ -116,6 +116,28 @@ async def test_a_job_waits_runs_where_its_flavor_says_and_finishes_its_workload(
         await world.until(lambda: not world.workloads()["1"]["metadata"].get("finalizers"), "its finalizer")
 
 
+LESS = "couldn't assign flavors to pod set worker: insufficient unused quota for cpu in flavor pool, 6 more needed"
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "asked"),
+    [
+        pytest.param("WaitingForQuota", LESS, ["1", "3"], id="no quota, with the reasons of an option"),
+        pytest.param("Pending", f"{LESS}. Pending the preemption of 2 workload(s)", ["1", "2"], id="evictions"),
+        pytest.param("WaitingForPreemptedWorkloads", LESS, ["1", "2"], id="evictions, with that option"),
+        pytest.param("WaitingForPodsReady", "", ["1", "2"], id="pods of others are waited for"),
+    ],
+)
+async def test_a_job_by_capacity_asks_for_less_only_if_kueue_has_no_quota(reason: str, message: str, asked: list[str]):
+    async with Queued() as world:
+        world.join(workers=8, least=2)
+        await world.admit()
+        await world.running()
+        await world.answer("2", "-QuotaReserved", reason=reason, message=message)
+        await world.pass_seconds(60)
+        assert list(world.workloads()) == asked
+
+
 async def test_a_job_that_goes_by_capacity_asks_for_less_until_there_is_quota_and_takes_what_it_gets():
     async with Queued() as world:
         world.join(workers=8, least=2)
