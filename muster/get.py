@@ -23,7 +23,7 @@ from muster.following import Tell, warn
 from muster.terminal import Output, harmless, say
 from shared.cluster.kube import KubeCluster
 from shared.errors import Transient
-from shared.eventlog import EventLog, ignore_trouble
+from shared.eventlog import EventLog, Stored, ignore_trouble
 from shared.eventlog.subject import archived_under
 from shared.frameworks.kinds import Kinds
 from shared.history_api import Question
@@ -313,10 +313,18 @@ async def shown_by_log(log: EventLog, options: Options, kinds: Kinds) -> "tuple[
     if options.asked:
         histories, _ = await everything_of(log, options.asked, options.namespace)
         return histories, [Shown.of(find(histories, options.asked, options.namespace)[1], kinds)]
-    histories = Histories()
-    # At its seal a job would be forgotten.
-    subjects = namespace_filters(options.namespace)
-    await fold_to_end(log, lambda stored: is_seal(stored) or histories.fold(stored), subjects)
+    histories, sealed = Histories(), set[tuple[str, ...]]()
+
+    def fold(stored: Stored) -> None:
+        of = (*stored.subject.split(".", 4)[1:4],)
+        if is_seal(stored):
+            # At its seal a job would be forgotten.
+            sealed.add(of)
+        elif of not in sealed:
+            # What comes late would be a job of its own once the others have left the log.
+            histories.fold(stored)
+
+    await fold_to_end(log, fold, namespace_filters(options.namespace))
     shown = [Shown.of(history, kinds) for history in listed(histories, gone=options.gone)]
     if options.gone:
         known, rows = {history.job.key for history in histories}, dict[str, Shown]()

@@ -23,6 +23,7 @@ from shared.eventlog.server import NatsServer
 from shared.eventlog.subject import archived_under, filters
 from shared.frameworks.kinds import BUILT_IN
 from shared.history_api import Question
+from shared.job.events.event import ChangeAttributed
 from shared.job.events.status import JobSucceeded
 from shared.job.naming import NO_UID, JobKey, archived_as
 from shared.telling.targets import parse_target
@@ -188,3 +189,15 @@ async def test_what_a_lagging_server_did_not_answer_is_noted_at_the_next_look(
         behind = len(archived.lines(namespace, JobKey("", "", NO_UID)))
         await archived._look(log)
         assert behind < len(archived.lines(namespace, JobKey("", "", NO_UID))) == 5
+
+
+@pytest.mark.parametrize("gone", [False, True])
+async def test_a_fact_that_comes_after_the_seal_makes_no_job_of_its_own(nats_server: NatsServer, *, gone: bool):
+    namespace = a_namespace()
+    async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
+        life = await a_sealed_life(log, a_key(namespace))
+        await archive(mine, namespace)
+        # Who deleted it, as the API server's audit may say a quarter of an hour later.
+        await life.live([ChangeAttributed(of=life.events[-1].sequence, user="alice")])
+        _, shown = await shown_by_log(log, Options(namespace, gone=gone), BUILT_IN)
+        assert [(one.called, one.gone) for one in shown] == [("trainingjob", True)] * gone
