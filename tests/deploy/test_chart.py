@@ -709,3 +709,18 @@ def rights(rules: list[dict[str, Any]]) -> set[tuple[str, str, str]]:
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
+
+
+def test_the_values_of_an_earlier_release_give_the_archiver_a_number_of_days() -> None:
+    """`helm upgrade --reuse-values` takes no new default."""
+    for days, shown in (("null", "90"), ("0", "0"), ("30", "30")):
+        found = documents(render("--set", f"audit.days={days}"))
+        [archiver] = [
+            each
+            for each in found
+            if each["metadata"]["name"] == "muster-archiver" and "template" in each.get("spec", {})
+        ]
+        given = {
+            each["name"]: each.get("value") for each in archiver["spec"]["template"]["spec"]["containers"][0]["env"]
+        }
+        assert given["MUSTER_AUDIT_DAYS"] == shown
