@@ -255,7 +255,11 @@ class Archiver:
         if fault:
             raise ValueError(f"the archive differs from the seal: {fault}")
         if left:
-            await self._copy_people(sealed, subject)
+            try:
+                await self._copy_people(sealed, subject)
+            except Transient as trouble:
+                # It is there, so the archive is: one that an upgrade has not set up anew takes no names alone.
+                raise ValueError(str(trouble)) from trouble
         sealed.kept, sealed.parts, sealed.first, sealed.purged = True, copy.parts, copy.first, not left
         sealed.trouble, sealed.tries = "", 0
 

@@ -21,7 +21,7 @@ from shared.job.naming import JobKey
 from shared.telling.targets import parse_target
 from tests.archive.test_archiver import Killed, archive, kept, kill_at, left, settings_of, told
 from tests.kit.nats import a_namespace, a_server, connected, read_to_end, until
-from tests.kit.sealed import Life, a_key, a_life
+from tests.kit.sealed import Life, a_key, a_life, a_sealed_life
 
 pytestmark = pytest.mark.nats
 DAY = 86_400.0
@@ -226,3 +226,16 @@ async def test_retention_by_number_takes_no_names_of_what_stays(tmp_path: Path):
         made._most, made._grown = {"": 5}, {"team-a"}
         await made.retain()
         assert len(await named_in_archive(log, "team-a")) == 1
+
+
+async def test_an_archive_that_was_not_set_up_anew_takes_histories_without_names(tmp_path: Path):
+    async with a_server(tmp_path) as server, connected(server, ADMIN) as log, connected(server, ARCHIVER) as mine:
+        found = await api.stream_info(log.connection, ARCHIVE)
+        older = found.config | {"subjects": ["archive.*.*.*"]}
+        await api.call(log.connection, f"STREAM.UPDATE.{ARCHIVE}", older, type(found))
+        await a_named_life(log, key := a_key("team-a"))
+        await a_sealed_life(log, other := a_key("team-a", "other"))
+        made = await archive(mine, "team-a", seals=0)
+        assert (bool(await left(log, key)), await left(log, other)) == (True, [])
+        (trouble,) = {sealed.trouble for sealed in made.sealed.values() if sealed.key == key}
+        assert "run `muster setup`" in trouble
