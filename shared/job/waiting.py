@@ -363,7 +363,8 @@ def _of_lacking(job: Job, lacking: list[Slot], pods: dict[Slot, PodView]) -> Ite
         if refill is not None and refill.why:
             wait = _of_slot(job, slot, refill.reason, f"{name} starts: {refill.why}", usual=False)
             yield msgspec.structs.replace(wait, lost=True)
-        elif pod is None and (admitted := quota.most_workers(job, job.scaling.size)) < job.scaling.size:
+        elif pod is None and slot.role == WORKER and not quota.within(job, [slot]):
+            admitted = quota.most_workers(job, job.scaling.size)
             message = f"{name} is not created: its queue has admitted {text.counted(admitted, 'worker')}"
             yield _with_members(job, _of_slot(job, slot, reasons.WAITS_FOR_QUOTA, message, usual=True))
         elif pod is None:

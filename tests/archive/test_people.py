@@ -119,13 +119,13 @@ async def test_the_server_removes_names_from_the_archive_and_the_history_is_what
         before = await told(log, namespace)
         now = time.time()
         mine.now = lambda: now  # type: ignore[method-assign]
-        await archive(mine, namespace, people=3.0)
+        await archive(mine, namespace, people=8.0)
         assert await named_in_archive(log, namespace)
 
         async def gone() -> bool:
             return not await named_in_archive(log, namespace)
 
-        await until(gone)
+        await until(gone, within=30.0)
         after = await told(log, namespace)
         assert (users_in(after), len(after)) == ([], len(before) - 2)
         await commands.verify(settings_of(nats_server, "reader"), None, namespace)
