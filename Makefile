@@ -157,8 +157,9 @@ image: site ## make: build muster:VERSION with ENGINE=docker|podman|buildah (BAS
 	  $(if $(DOCKER),,--timestamp $(EPOCH)) $(if $(BASE),--build-arg BASE=$(BASE)) \
 	  --build-arg VERSION=$(VERSION) --build-arg REVISION=$(shell git rev-parse HEAD) .
 
-wheels: site # build the wheels of Muster and of the development cluster into dist/
+wheels: site # build the wheels of Muster and of the development cluster, and the sources of Muster, into dist/
 	@$(RUN) -m pip wheel -q --disable-pip-version-check --no-deps --no-build-isolation -w dist . ./devcluster
+	@$(RUN) -m hatchling build -t sdist -d dist
 
 sbom: $(RELEASING)/.ready # list the image's packages with their hashes, as CycloneDX (INTO=FILE)
 	@PYTHONPATH=$(RELEASING) $(RUN) -W ignore -m cyclonedx_py requirements --pyproject pyproject.toml --mc-type application \

@@ -28,7 +28,8 @@ def test_the_version_is_the_same_wherever_a_tool_reads_it():
     assert f"## {version}" in (ROOT / "CHANGELOG.md").read_text()
 
 
-def test_the_site_is_part_of_a_wheel_though_git_ignores_it(tmp_path: Path):
+@pytest.mark.parametrize("target", ["wheel", "sdist"])
+def test_the_site_is_part_of_what_is_released_though_git_ignores_it(tmp_path: Path, target: str):
     for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
         shutil.copy(ROOT / name, tmp_path)
     for name in ("muster/page", "examples/digits"):
@@ -37,10 +38,11 @@ def test_the_site_is_part_of_a_wheel_though_git_ignores_it(tmp_path: Path):
     packed = ARCHIVE.relative_to(ROOT)
     (tmp_path / packed).write_text("the site")
     subprocess.run(["git", "check-ignore", "-q", packed], cwd=tmp_path, check=True)
-    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel"], cwd=tmp_path, check=True)
-    [wheel] = (tmp_path / "dist").iterdir()
-    with zipfile.ZipFile(wheel) as archive:
-        assert archive.read(str(packed)) == b"the site"
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", target], cwd=tmp_path, check=True)
+    [built] = (tmp_path / "dist").iterdir()
+    shutil.unpack_archive(built, tmp_path / "unpacked", "zip" if target == "wheel" else "gztar")
+    [site] = (tmp_path / "unpacked").rglob(packed.name)
+    assert site.read_text() == "the site"
 
 
 def test_wheels_and_images_are_built_with_the_site_of_now():
