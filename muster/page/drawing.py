@@ -16,7 +16,7 @@ import msgspec
 from muster.history import events_now
 from shared.errors import Refused
 from shared.eventlog import Stored
-from shared.eventlog.subject import Subject
+from shared.eventlog.subject import Subject, names_people
 from shared.frameworks.kinds import Kinds
 from shared.job.ledger import BUCKETS, CAUSES, Bucket, Cause
 from shared.job.naming import key_of
@@ -25,7 +25,7 @@ from shared.runtime.appends import stamp
 from shared.telling.causes.links import Link
 from shared.telling.report import Life, Progress, Report, report_lines, reported
 from shared.telling.targets import Asked, find, known_kinds
-from shared.telling.why import attributes, explained
+from shared.telling.why import explained
 from shared.telling.words import said
 
 
@@ -132,7 +132,7 @@ class Sketch:
         new = events[len(self._events) :]
         # What fails in the middle of an event is no beginning for the next one.
         life, self._life = self._life, None
-        if life is None or any(map(attributes, new)):
+        if life is None or any(names_people(stored.subject) for stored in new):
             self._places, self._events, new = _Places(), [], events
             life = Life(key_of(Subject.parse(events[0].subject)), events)
         else:

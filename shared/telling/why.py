@@ -8,8 +8,8 @@ import msgspec
 
 from shared.errors import Refused
 from shared.eventlog import Stored
-from shared.eventlog.subject import Subject, split
-from shared.job.events.catalog import Malformed, for_people, read_event
+from shared.eventlog.subject import Subject, names_people, split
+from shared.job.events.catalog import Malformed, read_event
 from shared.job.events.event import ChangeAttributed
 from shared.job.fold import Histories
 from shared.job.naming import JobKey, key_of
@@ -69,18 +69,14 @@ def caused(key: JobKey, events: Iterable[Stored], also: Also = lambda *_: None) 
 def people_of(events: Iterable[Stored]) -> People:
     """Who made changes, as these events say."""
     people = People()
-    for stored in filter(attributes, events):
+    for stored in events:
+        if not names_people(stored.subject):
+            continue
         with suppress(Malformed):
             event = read_event(stored.body, split(stored.subject)[2])
             assert isinstance(event, ChangeAttributed), event
             people.add(key_of(Subject.parse(stored.subject)), event)
     return people
-
-
-def attributes(stored: Stored) -> bool:
-    """True for an event that says who made an earlier change."""
-    _, author, tag = split(stored.subject)
-    return for_people(author, tag)
 
 
 def explained(causes: Causes, word: str, target: Target) -> tuple[list[str], list[Chain]]:
