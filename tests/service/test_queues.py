@@ -22,6 +22,8 @@ from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.policies import capacity
 from shared.job.policies.retries import LONGEST_EFFECT_SECONDS
+from shared.job.state import with_pods
+from shared.job.waiting import waiting
 from tests.kit.world import NAMESPACE, World, a_scale_out, a_training_job
 
 TOLERATION = {"key": "busy", "operator": "Exists", "effect": "NoSchedule"}
@@ -162,6 +164,11 @@ async def test_a_job_that_goes_by_capacity_asks_for_less_until_there_is_quota_an
         assert counts(await world.workload("5"))["worker"] == 8
         words = "3 of 8 workers train; resnet-worker-3 is not created: its queue has admitted 3 workers"
         await world.until(lambda: words in str(world.status(TRAININGJOBS, "resnet")), words)
+        job = world.job()
+        others = {uid: pod for uid, pod in job.pods.views.items() if pod.name != "resnet-worker-0"}
+        wait = waiting(with_pods(job, views=others))
+        assert wait is not None
+        assert wait.message == "resnet-worker-0 is not created yet", "it has quota"
         await world.admit("5")
         await world.answer("4", "Finished", reason="WorkloadSliceReplaced")
         await world.until(lambda: len(world.hosts()) == 8, "it has all")
