@@ -54,7 +54,10 @@ class Platform:
 
     async def do(self, command: str, *, given: str = "", patience: float = PATIENCE_SECONDS) -> str:
         """One that has to succeed; what it writes."""
-        ended = await self.shell(command, given=given, patience=patience)
+        try:
+            ended = await self.shell(command, given=given, patience=patience)
+        except TimeoutError as over:
+            raise TimeoutError(f"{over}\n{await self.picture()}") from over
         assert ended.code == 0, f"$ {command}\n{ended.out}{ended.complaint}\n{await self.picture()}"
         return ended.out
 
