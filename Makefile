@@ -104,10 +104,10 @@ bench: $(DEVELOPING) ## prove: speed and size on the real control plane, beside 
 	@$(RUN) -m devcluster.binaries control-plane bench
 	@$(RUN) -m tests.bench.real $(FIGURES) $(if $(call on,$(QUICK)),--quick) $(if $(TURNS),--turns $(TURNS)) $(foreach peer,$(PEER),--peer $(peer)) $(if $(INTO),--into $(INTO))
 
-ha: $(DEVELOPING) ## prove: kill and pause two replicas of each service and three NATS servers under load (KILLS=120, SEED=0, QUICK=1, INTO=FILE)
+ha: $(DEVELOPING) ## prove: kill and pause two replicas of each service and three NATS servers under load (KILLS=120, OVER=100000, SEED=0, QUICK=1, INTO=FILE)
 	@$(RUN) -m devcluster.binaries control-plane bench
 	@$(RUN) -m tests.ha $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED)) $(if $(call on,$(QUICK)),--quick) \
-	  $(if $(INTO),--into $(INTO))
+	  $(if $(OVER),--over $(OVER)) $(if $(INTO),--into $(INTO))
 
 soak: $(DEVELOPING) # the same load with a strike each 30 s, and what the processes hold over time (HOURS=24 or MINUTES=30, SEED=0, INTO=FILE)
 	@$(RUN) -m devcluster.binaries control-plane bench

@@ -43,7 +43,7 @@ from shared.telling.reading import line_of
 from shared.telling.sealed import Check
 from tests.kit.builders import a_running_job
 from tests.kit.histories import KEY, stored
-from tests.kit.nats import a_server, connected
+from tests.kit.nats import NatsCluster, a_server, connected
 from tests.kit.sealed import a_life
 from tests.memory.cluster import MemoryCluster
 from tests.memory.store import MemoryStore
@@ -124,9 +124,9 @@ def sent(subject: str, event_id: str, body: bytes, basis: str, identity: str, ex
     return subject, body, wire.headers(entry, log=identity, expect=expect)
 
 
-async def publish(server: NatsServer, messages: Iterator[Sent]) -> None:
+async def publish(server: NatsServer | NatsCluster, messages: Iterator[Sent]) -> None:
     """Store them; one of each window is waited for, so that the server never has too much to store."""
-    client = await nats.connect(server.url, user=ADMIN, password=server.users[ADMIN])
+    client = await nats.connect(server.url.split(","), user=ADMIN, password=server.users[ADMIN])
     try:
         while window := [*islice(messages, WINDOW)]:
             for subject, body, headers in window[:-1]:

@@ -130,7 +130,7 @@ def table(lines: Sequence[Figure]) -> str:
     return "\n".join([*head, *(line.row() for line in lines)])
 
 
-def summary(outcomes: Sequence[Outcome]) -> str:
+def summary(outcomes: Sequence[Outcome], over: int = 0) -> str:
     """What was done and what came of it, in a few sentences."""
     struck = [one for outcome in outcomes for one in outcome.struck]
     hows = {how: sum(one.strike.how == how for one in struck) for how in ("kill", "pause", "stop")}
@@ -140,9 +140,10 @@ def summary(outcomes: Sequence[Outcome]) -> str:
     told = sum(len(outcome.told) for outcome in outcomes)
     late = [write for outcome in outcomes for _, written in outcome.late for write in written]
     faults = sum(len(outcome.faults) for outcome in outcomes)
+    beside = f" beside {over:,} that were over" if over else ""
     return (
         f"{hows['kill']} kills, {hows['pause']} pauses of ten seconds and {hows['stop']} orderly stops "
-        f"while {total['jobs']} jobs lived, with {total['scaled']} scalings: {total['events']:,} events, "
+        f"while {total['jobs']} jobs lived{beside}, with {total['scaled']} scalings: {total['events']:,} events, "
         f"{told:,} acknowledged appends in the logs of the services. "
         f"Faults of any kind: {faults}. "
         f"Statuses replayed from the log and identical: {total['compared']}. "

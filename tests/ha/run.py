@@ -16,12 +16,13 @@ from muster.replay import WRONG, verified_jobs
 from muster.stack import SERVICES
 from shared.eventlog import Stored
 from shared.eventlog.account import READER
+from shared.job.naming import namespace_filters
 from shared.telling.reading import everything
 from shared.telling.targets import known_kinds
 from tests.bench.real.client import Client
 from tests.ha import oracles
 from tests.ha.lives import Life, Lives
-from tests.ha.load import Load, quiet
+from tests.ha.load import NAMESPACE, Load, quiet
 from tests.ha.oracles import Acknowledged, Election, Write
 from tests.ha.strikes import Strike, Struck, strike_all
 from tests.ha.witness import Witness, print_of
@@ -50,6 +51,8 @@ class Course(msgspec.Struct, frozen=True):
     most_jobs: int = 3_000
     most_kept: int = 3_000
     """Jobs that are not deleted by their lives; the oldest one makes room."""
+    over: int = 0
+    """Jobs whose seals are in the log and whose histories are in the archive when the services begin."""
 
 
 AT_ONCE = Course()
@@ -90,7 +93,7 @@ async def run(
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         began = time.monotonic()
-        world = await enter(Pairs(folder))
+        world = await enter(Pairs(folder, course.over))
         tell(f"all is up in {time.monotonic() - began:.0f} s")
         witnesses = [await enter(Witness(world.nats, server)) for server in world.nats.servers]
         client = await enter(Client(world.cluster.kubeconfig(CLUSTER_ADMIN)))
@@ -120,10 +123,10 @@ async def _asked(world: Pairs, load: Load, witnesses: Sequence[Witness], struck:
         end = -1
         while end != (end := await reader.end()):
             await asyncio.sleep(QUIET_SECONDS)
-        _, log = await everything(reader)
+        _, log = await everything(reader, namespace_filters(NAMESPACE))
         # The questions end here: services may record more meanwhile, such as the seal of a job that is gone.
         end = log[-1].sequence
-        verified = await verified_jobs(reader, world.kube, known_kinds())
+        verified = await verified_jobs(reader, world.kube, known_kinds(), NAMESPACE)
     for witness in witnesses:
         await until(lambda one=witness: one.reached(end), within=PATIENCE_SECONDS)  # type: ignore[misc]
     replicas = {name: [*_lines(child.log)] for name, child in world.services.items()}
@@ -145,7 +148,8 @@ async def _asked(world: Pairs, load: Load, witnesses: Sequence[Witness], struck:
     ]
     faults = [*oracles.lost(log, told), *oracles.delay(log), *faults_of(log)]
     for witness in witnesses:
-        faults += oracles.changed(log, witness.server, [(at, print_) for at, print_ in witness.seen if at <= end])
+        seen = [(at, print_) for at, print_ in witness.seen if world.before < at <= end]
+        faults += oracles.changed(log, witness.server, seen)
     for name in world.nats.servers:
         copy = [(stored.sequence, print_of(stored)) for stored in await world.copy(name, end)]
         faults += oracles.changed(log, f"{name}, asked alone,", copy)

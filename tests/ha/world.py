@@ -23,8 +23,9 @@ from shared.eventlog.account import LEASES, STREAM, stream_of
 from shared.eventlog.connection import Connection
 from shared.eventlog.server import NatsServer
 from shared.ports import free_port
+from tests.bench.archive import archived, publish
 from tests.kit.controlplane import UNLIMITED, fake_nodes
-from tests.kit.nats import NatsCluster, until
+from tests.kit.nats import NatsCluster, connected, until
 from tests.kit.stopping import go_on, stop
 
 REPLICAS = 2
@@ -60,12 +61,15 @@ class Pairs(Stack):
     nats: NatsCluster  # type: ignore[assignment]
     cluster: ControlPlane
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, over: int) -> None:
         make: Callable[..., ControlPlane] = partial(ControlPlane, nodes=0, more=UNLIMITED)
         self.audit = data / "audit.jsonl"
         super().__init__(data, make, settings=SETTINGS, audit=self.audit)
         self.nats = NatsCluster(data / "nats")
         self.replicas: list[Replica] = []
+        self._over = over
+        self.before = 0
+        """The last sequence of the jobs that were over when the services began."""
 
     async def _start_services(self) -> None:
         await self._stack.enter_async_context(fake_nodes(self.cluster, self.data, nodes=NODES))
@@ -76,6 +80,10 @@ class Pairs(Stack):
             self.nats.url, name="test", user=LOG_ADMIN, password=self.nats.users[LOG_ADMIN]
         )
         self._stack.push_async_callback(self._admin.close)
+        if self._over:
+            async with connected(self.nats, LOG_ADMIN) as log:
+                await publish(self.nats, archived(self._over, await log.identity()))
+                self.before = await log.end()
         async with self.cluster.session(ADMIN) as session:
             for service in SERVICES:
                 for number in range(REPLICAS):
@@ -150,7 +158,10 @@ class Pairs(Stack):
         return name
 
     async def copy(self, name: str, end: int) -> list[Stored]:
-        """What this server itself has of the log up to `end`: single messages are asked of the leader, so it leads."""
+        """What this server itself has of the log behind `before`, up to `end`.
+
+        Single messages are asked of the leader, so it leads.
+        """
 
         async def leads() -> bool:
             try:
@@ -165,7 +176,7 @@ class Pairs(Stack):
 
         await until(leads, within=PATIENCE_SECONDS)
         found: list[Stored] = []
-        for first in range(1, end + 1, AT_ONCE):
+        for first in range(self.before + 1, end + 1, AT_ONCE):
             asked = range(first, min(first + AT_ONCE, end + 1))
             answers = await asyncio.gather(*(self._held(sequence) for sequence in asked))
             found += [stored for stored in answers if stored is not None]
