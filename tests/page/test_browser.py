@@ -430,6 +430,9 @@ async def test_axe_finds_nothing_serious_in_the_documentation(
     tab: Tab, address: str, packed: Path, axe: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(docs, "ARCHIVE", packed)
-    for page in ("", *(f"docs/{name}/" for name in ("tutorial", "command-line", "comparison", "architecture"))):
-        await tab.go(f"{address}docs/{page}")
-        assert await serious(tab, axe) == [], page
+    for dark, scheme in ((False, "default"), (True, "slate")):
+        await tab.dark(dark)
+        for page in ("", *(f"docs/{name}/" for name in ("tutorial", "command-line", "comparison", "architecture"))):
+            await tab.go(f"{address}docs/{page}")
+            await tab.until(f"document.body.dataset.mdColorScheme == '{scheme}'")
+            assert await serious(tab, axe) == [], (page, dark)
