@@ -39,6 +39,7 @@ BETWEEN_TRIES_SECONDS = 1.0
 FIXED_BY_OTHERS = frozenset(
     {
         "BadKubeconfig",
+        "Denied",
         "Disconnected",
         "Forbidden",
         "NameConflict",

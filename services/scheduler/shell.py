@@ -16,7 +16,7 @@ from services.scheduler.core.decide import decide
 from services.scheduler.keypair import make_key_pair
 from services.scheduler.workloads import Workloads
 from shared.cluster import Cluster, Resource, pod_fields
-from shared.cluster.answers import UNKNOWN_FIELD, as_sent, denier, in_resource, without_values
+from shared.cluster.answers import DENIED, FORBIDDEN, UNKNOWN_FIELD, as_sent, denier, in_resource, without_values
 from shared.cluster.kinds import AUTOSCALERS, CONFIGMAPS_WITH_DATA, PODS, SECRETS, SERVICES
 from shared.cluster.objects import Custom, Metadata, Object, Pod
 from shared.errors import Conflict, NotOwner, Refused, Transient
@@ -332,7 +332,7 @@ class Scheduler(Service):
             await self._cluster.delete(SECRETS, job.key.namespace, effect.name, uid=effect.uid)
         except Refused as refusal:
             # In a namespace that was closed to Muster since: it goes with its owner, too, and no watch shows that.
-            if not job.resource.gone or refusal.reason != "Forbidden":
+            if not job.resource.gone or refusal.reason not in (FORBIDDEN, DENIED):
                 raise
 
     async def _made(self, resource: Resource[T], job: Job, manifest: dict[str, Any]) -> T | None:

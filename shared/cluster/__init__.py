@@ -104,7 +104,7 @@ class Cluster(Protocol):
     Every call may raise `Transient` (timeout, lost connection, 429, 5xx, 401 while a token is re-read),
     `Conflict` (409 on a write of something that exists) and `Refused` (403, 404, 409 AlreadyExists, 422, other 4xx)
     with the API server's reason; a namespace that is going away is `Refused(reason="NamespaceTerminating")`,
-    a quota `Refused(reason="QuotaExceeded")`.
+    a quota `Refused(reason="QuotaExceeded")`, a missing right `Forbidden`, and what admission does not let in `Denied`.
     """
 
     def watch(

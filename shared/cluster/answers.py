@@ -100,10 +100,18 @@ def is_named_absence(status: Status) -> bool:
     return status.code == 404 and status.reason == "NotFound" and bool(status.details and status.details.name)
 
 
+FORBIDDEN = "Forbidden"
+"""The reason if the caller lacks a right; an object that admission does not let in is `DENIED`."""
+
+_NO_RIGHT = re.compile(
+    r'(\S+ ("[^"]*" )?is )?forbidden: (User ".*" cannot |cannot set (an ownerRef on|blockOwnerDeletion if) )'
+)
+"""Begins the 403 of the authorizer, and of the admission plugin that asks it about the owner of an object."""
+
+
 def may_be_starting(body: bytes) -> bool:
-    """True if a 403 came from the authorizer: a right is missing, or the server has not read its roles yet."""
-    message = read_status(body).message
-    return 'User "' in message and '" cannot ' in message
+    """True if a right is missing, or the server has not read its roles yet."""
+    return bool(_NO_RIGHT.match(read_status(body).message))
 
 
 UNKNOWN_OWNER = "cannot find RESTMapping"
@@ -131,7 +139,7 @@ _DENIER = re.compile(
 )
 
 DENIED = "Denied"
-"""The reason of such a refusal, and of a 422 that names no field: it may pass."""
+"""The reason of such a refusal, of another 403 of admission, and of a 422 that names no field: it may pass."""
 
 WEBHOOK_FAILED = "WebhookFailed"
 NO_WEBHOOK = "failed calling webhook"
@@ -155,7 +163,7 @@ def trouble(status: Status, what: str, *, method: str = "GET") -> Trouble:
     reason = status.reason or _reason(code)
     message = f"{what}: {code} {reason}: {status.message[:LONGEST_MESSAGE]}".removesuffix(": ")
     if _DENIED.search(status.message):
-        return Refused(message, reason=_forbidden(status) if code == 403 else DENIED, words=status.message)
+        return Refused(message, reason=_of_admission(status) if code == 403 else DENIED, words=status.message)
     if code == 410 or reason in (EXPIRED, "Gone"):
         return Refused(message, reason=EXPIRED)
     if any(cause.reason == AHEAD for cause in causes):
@@ -180,7 +188,9 @@ def trouble(status: Status, what: str, *, method: str = "GET") -> Trouble:
         found = _FIELD.search(status.message)
         return Refused(message, reason="Invalid", field=(found[1] or found[2]) if found else "", words=status.message)
     if code == 403:
-        reason = _forbidden(status)
+        # Admission judges no GET, and says why; an answer without words is a proxy's.
+        lacks_right = method == "GET" or not status.message or _NO_RIGHT.match(status.message)
+        reason = FORBIDDEN if lacks_right else _of_admission(status)
     field = next((cause.field for cause in causes if cause.field), "")
     if code == 422 and not field:
         # Only the object's own fields make a refusal final: whatever else stands against it may change.
@@ -229,12 +239,12 @@ def _conflict(message: str, reason: str, method: str, words: str) -> Trouble:
     return Transient(message)
 
 
-def _forbidden(status: Status) -> str:
+def _of_admission(status: Status) -> str:
     if any(cause.reason == "NamespaceTerminating" for cause in status.causes):
         return "NamespaceTerminating"
     if "exceeded quota" in status.message:
         return "QuotaExceeded"
-    return "Forbidden"
+    return DENIED
 
 
 def _reason(code: int) -> str:

@@ -217,9 +217,9 @@ DISRUPTIONS = {
 FRAMEWORK_FAILED = "FrameworkFailed"
 
 REFUSALS = {
-    "Denied": Reason("an admission policy or a webhook stands against it; it is tried again"),
+    "Denied": Reason("a policy, a webhook, Pod Security, a LimitRange, … stands against it"),
     FRAMEWORK_FAILED: Reason("the package of this kind of job failed, or gave a wrong answer"),
-    "Forbidden": Reason("a right, a quota or an admission policy stands against it"),
+    "Forbidden": Reason("a right is missing"),
     "Invalid": Reason("the API server does not take the object as it is", final=FINAL),
     "LabelsChanged": Reason(
         "an object of the job lacks Muster's labels: they were changed, or another operator made it"

@@ -17,6 +17,16 @@ NUMBER_FOR_TEXT = (
     "EnvVar.spec.containers.env.value of type string"
 )
 NO_QUANTITY = 'Pod in version "v1" cannot be handled as a Pod: quantities must match the regular expression'
+NO_RIGHT = (
+    'pods "p" is forbidden: User "system:serviceaccount:m:scheduler" cannot create resource "pods" in API group "" '
+    'in the namespace "team-a"'
+)
+NO_RIGHT_TO_ITS_OWNER = (
+    'pods "p" is forbidden: cannot set blockOwnerDeletion if an ownerReference refers to a resource you '
+    "can't set finalizers on: , <nil>"
+)
+EXEC_DENIED = 'admission webhook "w.example.com" denied the request: User "a" cannot have a shell'
+BORROWED = 'pods "p" is forbidden: error looking up service account team-a/User "a" cannot get b: not found'
 QUOTA = 'pods "p" is forbidden: exceeded quota: small, requested: pods=1, used: pods=3, limited: pods=3'
 
 
@@ -34,7 +44,14 @@ def a_field(reason: str, field: str = "") -> dict[str, Any]:
     [
         pytest.param("POST", 409, a_status(409, "AlreadyExists"), "AlreadyExists", "", id="the name is taken"),
         pytest.param("POST", 403, a_status(403, "Forbidden", QUOTA), "QuotaExceeded", "", id="quota"),
-        pytest.param("POST", 403, a_status(403, "Forbidden"), "Forbidden", "", id="no right to"),
+        pytest.param("POST", 403, a_status(403, "Forbidden", NO_RIGHT), "Forbidden", "", id="no right to"),
+        pytest.param(
+            "POST", 403, a_status(403, "Forbidden", NO_RIGHT_TO_ITS_OWNER), "Forbidden", "", id="no right to its owner"
+        ),
+        pytest.param("POST", 403, a_status(403, "Forbidden", BORROWED), "Denied", "", id="a job with those words"),
+        pytest.param("POST", 403, b"<html>", "Forbidden", "", id="a proxy does not let us"),
+        pytest.param("GET", 403, a_status(403, "Forbidden", "not you"), "Forbidden", "", id="no right to read"),
+        pytest.param("GET", 403, a_status(403, "Forbidden", EXEC_DENIED), "Denied", "", id="no command in this pod"),
         pytest.param(
             "POST",
             403,

@@ -76,7 +76,8 @@ class Front:
         for pattern, code, document in self.says:
             if re.search(pattern, f"{request.method} {request.path}"):
                 said = document(body, request.headers) if callable(document) else document
-                refusal = {"kind": "Status", "code": code, "reason": {403: "Forbidden"}.get(code, ""), "message": "no"}
+                words = ("Forbidden", 'it is forbidden: User "viewer" cannot do this') if code == 403 else ("", "no")
+                refusal = {"kind": "Status", "code": code} | dict(zip(("reason", "message"), words, strict=True))
                 return web.json_response(said if code < 300 else refusal, status=code, headers=date)
         passed = {key: value for key, value in request.headers.items() if key.lower() in PASSED}
         url = f"{self._target}{request.path_qs}"

@@ -139,18 +139,25 @@ async def test_of_a_deleted_job_no_keys_stay(world: World):
 
 
 class Closed(Calm):
-    """An API server whose policy refuses every write of a service once the namespace is closed to it."""
+    """An API server that refuses every write of a service once the namespace is closed to it."""
 
     closed = False
+
+    def __init__(self, reason: str) -> None:
+        super().__init__()
+        self.reason = reason
 
     async def before(self, call: Call) -> None:
         await super().before(call)
         if self.closed and call.verb in ("create", "patch", "delete"):
-            raise Refused(f"Muster may not {call.verb} {call.plural}: the namespace is closed", reason="Forbidden")
+            raise Refused(f"Muster may not {call.verb} {call.plural}: the namespace is closed", reason=self.reason)
 
 
-async def test_a_job_in_a_namespace_that_was_closed_to_muster_since_goes_with_all_that_it_had():
-    weather = Closed()
+@pytest.mark.parametrize(
+    "reason", [pytest.param("Denied", id="by the policy"), pytest.param("Forbidden", id="by its roles")]
+)
+async def test_a_job_in_a_namespace_that_was_closed_to_muster_since_goes_with_all_that_it_had(reason: str):
+    weather = Closed(reason)
     async with World(weather=lambda author: weather if author == "scheduler" else None) as world:
         uid = (await world.trains(workers=1)).metadata["uid"]
         weather.closed = True

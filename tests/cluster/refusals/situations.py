@@ -198,6 +198,10 @@ async def no_namespace(site: Site) -> Answer:
     return await site.client.create("/api/v1/namespaces/nowhere/pods", a_pod())
 
 
+async def no_right(site: Site) -> Answer:
+    return await site.client.call("POST", site.path("pods"), a_pod(), Impersonate_User="scheduler")
+
+
 async def a_taken_name(site: Site) -> Answer:
     await site.asked()
     return await site.asked()
@@ -260,6 +264,7 @@ SITUATIONS: dict[str, Callable[[Site], Awaitable[Answer]]] = {
     "a LimitRange asks for more": beside("limitranges", LEAST, spec=OF_LARGE_CONTAINERS),
     "a LimitRange sets a limit below the request": beside("limitranges", REQUESTING, spec=OF_CONTAINERS),
     "Pod Security forbids it": pod_security,
+    "a right is missing": no_right,
     "there is no PriorityClass": for_the_pod(a_pod(priorityClassName="urgent")),
     "there is no RuntimeClass": for_the_pod(a_pod(runtimeClassName="gvisor")),
     "there is no ServiceAccount": for_the_pod(a_pod(serviceAccountName="trainer")),
