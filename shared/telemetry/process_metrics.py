@@ -103,8 +103,9 @@ class ProcessMetrics:
         except Refused:
             outcome = "Refused"
             raise
-        except (Transient, Conflict):
-            outcome = "Retried"
+        except (Transient, Conflict) as trouble:
+            # With a reason it is about this object alone, such as a name that is held, and the job is told of it.
+            outcome = "Refused" if isinstance(trouble, Transient) and trouble.reason else "Retried"
             raise
         except Exception:
             outcome = "Failed"

@@ -21,6 +21,7 @@ from shared.job.events.scheduler import JobExpired, JobRestarted, SlotsAssigned
 from shared.job.events.status import JobCreated, JobSealed
 from shared.job.fold import History
 from shared.job.naming import JobKey, Slot, Uid, subject_of
+from shared.job.reasons import NAME_HELD
 from shared.job.spec import WORKER
 from shared.job.steps import Effect, Record, Step
 from shared.job.views import Slots
@@ -402,6 +403,17 @@ class TestActing:
             waits = [later - sooner for sooner, later in pairwise(times)]
             assert all(later > sooner for sooner, later in pairwise(waits)), waits
             assert stage.types() == ["JobObserved"], "no event for what may work later"
+
+    @pytest.mark.parametrize(("reason", "outcome"), [("", "Retried"), (NAME_HELD, "Refused")])
+    async def test_an_answer_about_one_object_alone_is_counted_as_its_refusal(self, reason: str, outcome: str):
+        async def act(effect: Effect, context: Context) -> None:
+            raise Transient("not now", reason=reason)
+
+        stage = Stage(Small(wanting(0), act))
+        async with stage.running():
+            stage.see()
+            await until(lambda: len(stage.service.acted) == 3, "retries")
+            assert {key[2] for key in stage.runtime.metrics.series[0].values} == {outcome}
 
     async def test_refusals_are_recorded_once_per_round_and_reason_with_their_slots(self):
         async def act(effect: Effect, context: Context) -> None:
