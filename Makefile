@@ -6,6 +6,7 @@ RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 DEVELOPING := $(VENV)/.developing
 ATHERIS := $(VENV)/atheris
+AXE := $(VENV)/axe
 RELEASING := $(VENV)/releasing
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 ENGINE ?= $(firstword $(foreach engine,docker podman buildah,$(shell command -v $(engine))))
@@ -72,7 +73,7 @@ test-node: $(DEVELOPING) ## check: the main stories on a real kubelet with conta
 	@# Ports of its own, so that it may run beside the others.
 	@MUSTER_PORTS=30001-32000 $(RUN) -m pytest -m node -rs
 
-test-page: $(DEVELOPING) # `muster ui` in a real browser; skipped with the reason where none is
+test-page: $(DEVELOPING) $(AXE)/.ready # `muster ui` in a real browser; skipped with the reason where none is
 	@$(RUN) -m pytest -m page -rs
 
 test-k3s: $(DEVELOPING) # the end-to-end tests on K3s in a container; skipped where no Docker engine runs
@@ -208,16 +209,13 @@ define install
 @rm $(VENV)/.installed
 endef
 
-# Its wheels fit few machines: it stands in no lock, and beside the environment.
-$(ATHERIS)/.ready: tests/fuzz/requirements.txt $(READY)
+# Beside the environment: wheels that fit few machines, a script for the page's tests, and tools about the image's packages.
+$(ATHERIS)/.ready: tests/fuzz/requirements.txt
+$(AXE)/.ready: tests/page/requirements.txt
+$(RELEASING)/.ready: deploy/image/release.lock
+$(ATHERIS)/.ready $(AXE)/.ready $(RELEASING)/.ready: $(READY)
 	@$(RUN) -m pip install -q --disable-pip-version-check --no-deps --only-binary :all: --require-hashes --upgrade \
-	  --target $(ATHERIS) -r tests/fuzz/requirements.txt
-	@touch $@
-
-# These tools are about the image's packages, and not among them.
-$(RELEASING)/.ready: deploy/image/release.lock $(READY)
-	@$(RUN) -m pip install -q --disable-pip-version-check --no-deps --only-binary :all: --require-hashes --upgrade \
-	  --target $(RELEASING) -r $<
+	  --target $(@D) -r $(filter-out $(READY),$^)
 	@touch $@
 
 # Without its mark an environment is half of one, left by an interruption: it is begun again from nothing.

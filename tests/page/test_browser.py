@@ -1,8 +1,7 @@
 """`muster ui` in a real browser: its views, hostile words, and how fast it is with much to show."""
 
 import os
-import shutil
-import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -81,7 +80,9 @@ HOVERED = """(() => {
 })()"""
 NAMES = "[...document.querySelectorAll('td a')].map((each) => each.textContent).join()"
 VIEWS = (("", ROWS), ("fleet", "!!document.querySelector('.holds section')"), (RESNET, DRAWN))
-AXE = "axe-core@4.11.0"
+AXE = Path(sys.prefix) / "axe" / "axe_playwright_python" / "axe.min.js"
+"""The script of axe-core, which is no part of this project."""
+needs_axe = pytest.mark.skipif(not AXE.exists(), reason="no axe-core is installed (make test-page)")
 
 
 def button(words: str) -> str:
@@ -93,18 +94,6 @@ async def tab() -> AsyncIterator[Tab]:
     async with opened() as found:
         yield found
         assert found.complaints == []
-
-
-@pytest.fixture
-def axe(tmp_path: Path) -> str:
-    """The script of axe-core, which is no part of this project."""
-    packing = subprocess.run(
-        ["npm", "pack", "--silent", AXE], cwd=tmp_path, check=False, timeout=60, capture_output=True, text=True
-    )
-    if packing.returncode:
-        pytest.skip(f"npm has no {AXE} here: {packing.stderr[-200:]}")
-    subprocess.run(["tar", "-xzf", *tmp_path.glob("axe-core-*.tgz")], cwd=tmp_path, check=True)
-    return (tmp_path / "package" / "axe.min.js").read_text()
 
 
 async def test_a_job_is_listed_drawn_explained_and_goes_on(tab: Tab, address: str, memory: Memory):
@@ -379,23 +368,23 @@ async def test_at_400_per_cent_a_page_is_as_wide_as_its_window(tab: Tab, address
         assert await tab.run("document.documentElement.scrollWidth") <= 1280 // 4, path
 
 
-async def serious(tab: Tab, axe: str) -> list[list[str]]:
-    await tab.send("Runtime.evaluate", expression=axe)
+async def serious(tab: Tab) -> list[list[str]]:
+    await tab.send("Runtime.evaluate", expression=AXE.read_text())
     found = await tab.run(
         "axe.run().then(({violations}) => violations.map(({impact, id, nodes}) => [impact, id, nodes[0].html]))"
     )
     return [each for each in found if each[0] in ("serious", "critical")]
 
 
-@pytest.mark.skipif(not shutil.which("npm"), reason="axe-core comes by npm")
-async def test_axe_finds_nothing_serious(tab: Tab, address: str, memory: Memory, axe: str):
+@needs_axe
+async def test_axe_finds_nothing_serious(tab: Tab, address: str, memory: Memory):
     memory.add("resnet", *a_restarted_job())
     for dark in (False, True):
         await tab.dark(dark)
         for path, ready in VIEWS:
             await tab.go(address + path)
             await tab.until(ready)
-            assert await serious(tab, axe) == [], (path, dark)
+            assert await serious(tab) == [], (path, dark)
 
 
 @pytest.fixture(scope="module")
@@ -425,9 +414,9 @@ async def test_the_documentation_is_there_and_is_searched_without_another_host(
     )
 
 
-@pytest.mark.skipif(not shutil.which("npm"), reason="axe-core comes by npm")
+@needs_axe
 async def test_axe_finds_nothing_serious_in_the_documentation(
-    tab: Tab, address: str, packed: Path, axe: str, monkeypatch: pytest.MonkeyPatch
+    tab: Tab, address: str, packed: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(docs, "ARCHIVE", packed)
     for dark, scheme in ((False, "default"), (True, "slate")):
@@ -435,4 +424,4 @@ async def test_axe_finds_nothing_serious_in_the_documentation(
         for page in ("", *(f"docs/{name}/" for name in ("tutorial", "command-line", "comparison", "architecture"))):
             await tab.go(f"{address}docs/{page}")
             await tab.until(f"document.body.dataset.mdColorScheme == '{scheme}'")
-            assert await serious(tab, axe) == [], (page, dark)
+            assert await serious(tab) == [], (page, dark)
