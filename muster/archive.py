@@ -72,7 +72,7 @@ async def found_waiting(log: JetStreamEventLog, namespace: str = "") -> list[Wai
 
     async def first(each: Waiting) -> int:
         async with places:
-            return await log.archive.first(history_filters(each.key))
+            return await log.first(history_filters(each.key))
 
     begins = await asyncio.gather(*map(first, sealed))
     return [each for each, begin in zip(sealed, begins, strict=True) if 0 < begin < each.sequence]

@@ -18,20 +18,24 @@ from muster import jobs
 from muster.following import WAITED_TOO_LONG, Tell, WaitedTooLong, warn
 from muster.terminal import fail, has_colours, say, width
 from shared.cluster import Resource
+from shared.cluster.calls import Answered
 from shared.cluster.kinds import NAMESPACES
 from shared.cluster.kube import KubeCluster
 from shared.cluster.objects import Object
 from shared.cluster.scope import OPTED_IN, lacking, why_outside
-from shared.errors import Refused, Transient, Trouble
+from shared.errors import Refused, Transient, Trouble, accepting
 from shared.eventlog import EventLog, Stored
 from shared.eventlog.account import FOR_CLIENTS, SUBSCRIBER
 from shared.eventlog.inspection import standstill
 from shared.eventlog.jetstream import JetStreamEventLog
+from shared.eventlog.subject import Subject
 from shared.frameworks.kinds import Kinds
 from shared.history_api import GROUP, KIND, PLURAL, VERSION, Question, path_of, query_of
+from shared.job.fold import Histories
+from shared.job.naming import key_of
 from shared.process.settings import Settings
 from shared.runtime.appends import stamp
-from shared.telling.reading import PATIENCE_SECONDS, event_of
+from shared.telling.reading import PATIENCE_SECONDS, Reading, event_of
 from shared.telling.report import Report, report_lines, reported
 from shared.telling.sealed import everything_of
 from shared.telling.targets import Asked, find, known_kinds
@@ -54,6 +58,10 @@ LOOK_SECONDS = 2.0
 IDLE_SECONDS = 90.0
 """Seconds without data after which a stream is given up: one of events ends by itself before, a watch has bookmarks."""
 NDJSON = "application/x-ndjson"
+PAGE_EVENTS = 10_000
+"""The most events of one answer; the service ends it earlier if they are large."""
+TOO_LARGE = "RequestEntityTooLarge"
+"""The reason of a refusal: the service does not fold so much, and the one who asks reads it in pages."""
 OUTDATED = "Outdated"
 """The reason of a refusal: the history service does not know what is asked of it."""
 QUEUE_SECONDS = 3.0
@@ -117,9 +125,13 @@ def by_cluster(settings: Settings, *, nats: bool) -> bool:
 
 async def ask(cluster: KubeCluster, question: Question) -> bytes:
     """The answer.  Raises `Trouble` with the words of the history service, or with what to do where there is none."""
+    return (await _asked(cluster, question)).body
+
+
+async def _asked(cluster: KubeCluster, question: Question) -> Answered:
     what = f"ask {cluster.url} for {path_of(question)}"
     try:
-        return (await cluster.ask(path_of(question), what=what, query=query_of(question))).body
+        return await cluster.ask(path_of(question), what=what, query=query_of(question))
     except Refused as refusal:
         if refusal.reason == "NotFound" and not await cluster.serves(HISTORIES):
             raise Refused(
@@ -174,12 +186,35 @@ async def answered_in(ask: Callable[[], Awaitable[T]], tries: int, tell: Tell = 
         return await anext(found)
 
 
-async def events_of(cluster: KubeCluster, asked: Asked, namespace: str, *, uid: str = "") -> list[Stored]:
-    """The events of the newest job of that name, or of the one with the uid."""
-    question = Question(namespace, asked.word, "events", uid=uid)
-    lines = (await ask(cluster, question)).splitlines()
-    # A long history takes a second, in which a program may have others to answer.
-    return await asyncio.to_thread(lambda: [event_of(line) for line in lines])
+async def pages_of(
+    cluster: KubeCluster, asked: Asked, namespace: str, uid: str = ""
+) -> AsyncGenerator[list[Stored], None]:
+    """The events of the newest job of that name, or of the one with the uid, page by page."""
+    question = Question(namespace, asked.word, "events", uid=uid, limit=PAGE_EVENTS)
+    while True:
+        answer = await _asked(cluster, question)
+        # In a thread: a program may have others to answer meanwhile.
+        yield (found := await asyncio.to_thread(lambda lines: [*map(event_of, lines)], answer.body.splitlines()))
+        if "Link" not in answer.headers:
+            return
+        of = key_of(Subject.parse(found[-1].subject)).uid
+        question = msgspec.structs.replace(question, uid=of, after=found[-1].sequence)
+
+
+async def read_pages(cluster: KubeCluster, asked: Asked, namespace: str, uid: str = "") -> Reading:
+    """All events of a job, and their fold."""
+    found = Reading()
+    async with aclosing(pages_of(cluster, asked, namespace, uid)) as pages:
+        async for page in pages:
+            await asyncio.to_thread(lambda events: [*map(found.fold, events)], page)
+    return found
+
+
+async def _everything(source: Source, asked: Asked, namespace: str, uid: str) -> tuple[Histories, list[Stored]]:
+    if isinstance(source, KubeCluster):
+        found = await read_pages(source, asked, namespace, uid)
+        return found.histories, found.events
+    return await everything_of(source, asked, namespace, uid=uid)
 
 
 async def why(
@@ -253,15 +288,16 @@ async def why_of(
     """The answer of `muster why`, as text or as JSON."""
     if isinstance(source, KubeCluster):
         question = Question(namespace, asked.word, "why", about=about, uid=uid, text=not as_json)
-        return (await ask(source, question)).decode()
+        with accepting(TOO_LARGE):
+            return (await ask(source, question)).decode()
     return "".join(f"{line}\n" for line in await answer(source, asked, about, namespace, uid=uid, as_json=as_json))
 
 
 async def answer(
-    log: EventLog, asked: Asked, about: str, namespace: str, *, uid: str = "", as_json: bool = False
+    source: Source, asked: Asked, about: str, namespace: str, *, uid: str = "", as_json: bool = False
 ) -> list[str]:
     """The lines of the answer.  Raises `Refused` if the log does not have the job."""
-    histories, events = await everything_of(log, asked, namespace, uid=uid)
+    histories, events = await _everything(source, asked, namespace, uid)
     return answered(histories, events, asked, about, namespace, uid=uid, as_json=as_json)
 
 
@@ -306,11 +342,12 @@ async def report_of(
     """
     if isinstance(source, KubeCluster):
         question = Question(namespace, asked.word, "report", uid=uid, since=since)
-        found = msgspec.json.decode(await ask(source, question), type=Report)
-        if found.since != since:
-            why = f"the history service at {source.url} is older than --since: upgrade it, or leave --since out"
-            raise Refused(why, reason=OUTDATED)
-        return found
-    histories, events = await everything_of(source, asked, namespace, uid=uid)
+        with accepting(TOO_LARGE):
+            found = msgspec.json.decode(await ask(source, question), type=Report)
+            if found.since != since:
+                why = f"the history service at {source.url} is older than --since: upgrade it, or leave --since out"
+                raise Refused(why, reason=OUTDATED)
+            return found
+    histories, events = await _everything(source, asked, namespace, uid)
     _, history = find(histories, asked, namespace, uid=uid)
     return reported(history, events, kinds, until=stamp(datetime.now(UTC)), since=since)

@@ -15,11 +15,12 @@ import typer
 from muster.asking import (
     Source,
     by_cluster,
-    events_of,
     open_cluster,
     open_log,
     open_source,
+    pages_of,
     patiently,
+    read_pages,
     streamed,
 )
 from muster.following import Tell, warn
@@ -41,7 +42,6 @@ from shared.job.state import Job
 from shared.process.settings import Settings
 from shared.telling.changes import Change, Noted, by_of
 from shared.telling.reading import (
-    Reading,
     event_of,
     everything,
     fold_to_end,
@@ -93,9 +93,9 @@ async def show(asked: Asked, namespace: str, settings: Settings, part: Part, *, 
 def job_events(
     source: Source, asked: Asked, namespace: str, *, uid: str = "", trouble: Tell | None = None
 ) -> AsyncGenerator[Sequence[Stored], None]:
-    """A job's events until now, then later ones; those of the newest job of a name, or of the one with the uid.
+    """A job's events until now, an empty batch, then later ones.
 
-    Raises `Refused` if there is no such job.
+    Of the newest job of a name, or of the one with the uid; raises `Refused` if there is none.
     """
     if isinstance(source, KubeCluster):
         return _known_by_cluster(source, asked, namespace, uid, trouble or warn)
@@ -110,14 +110,28 @@ async def events_now(
         open_source(settings, nats=nats) as source,
         aclosing(job_events(source, asked, namespace, uid=uid)) as found,
     ):
-        return await anext(found)
+        return await until_now(found)
+
+
+async def until_now(found: AsyncGenerator[Sequence[Stored], None]) -> list[Stored]:
+    """Of `job_events` those until now."""
+    early: list[Stored] = []
+    async for batch in found:
+        if not batch:
+            break
+        early += batch
+    return early
 
 
 async def _known_by_cluster(
     cluster: KubeCluster, asked: Asked, namespace: str, uid: str, trouble: Tell
 ) -> AsyncGenerator[Sequence[Stored], None]:
-    early = await events_of(cluster, asked, namespace, uid=uid)
-    yield early
+    early: list[Stored] = []
+    async with aclosing(pages_of(cluster, asked, namespace, uid)) as pages:
+        async for page in pages:
+            early = page or early
+            yield page
+    yield []
     key, last = key_of(Subject.parse(early[0].subject)), early[-1].sequence
 
     async def later() -> AsyncGenerator[Stored, None]:
@@ -141,6 +155,7 @@ async def _known_by_log(
     _, history = find(histories, asked, namespace, uid=uid)
     key = history.job.key
     yield [stored for stored in events if of_history(stored, key)]
+    yield []
     after, subjects = events[-1].sequence, history_filters(key)
     async with aclosing(log.read(after=after, subjects=subjects, trouble=trouble)) as batches:
         async for batch in batches:
@@ -155,7 +170,7 @@ async def lines(
     Raises `Refused` if there is no event up to that point.
     """
     async with aclosing(found):
-        mine = await anext(found)
+        mine = await until_now(found)
         key = key_of(Subject.parse(mine[0].subject))
         mine = up_to(early, mine) if early is not None else mine
         for line in _told(mine, part):
@@ -181,7 +196,7 @@ async def accept(asked: Asked, namespace: str, settings: Settings, *, nats: bool
         raise fail("only a job has a history to accept; name the job")
     async with open_cluster(settings) as cluster:
         if by_cluster(settings, nats=nats):
-            histories = Reading(await events_of(cluster, asked, namespace)).histories
+            histories = (await read_pages(cluster, asked, namespace)).histories
         else:
             async with open_log(settings) as log:
                 histories, _ = await everything(log, subjects_of(asked, namespace))

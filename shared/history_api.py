@@ -68,7 +68,7 @@ class Question(msgspec.Struct, frozen=True):
     since: str = ""
     """Of a list: only jobs with an event at or after this time; of `report`: what places did from then on."""
     limit: int = 0
-    """Of a list: the most jobs of one answer, which then says where to go on; 0 for all."""
+    """Of a list or of `events`: the most of one answer, which then says where to go on; 0 for all."""
     go_on: str = ""
     """Of a list: what an answer before said about where to go on."""
     include: str = ""
@@ -121,7 +121,7 @@ def with_query(question: Question, query: Mapping[str, str]) -> Question:
         fields=selector,
         labels="" if named else query.get("labelSelector", ""),
         since=query.get("since", "") if not named or part == "report" else "",
-        limit=0 if named or watch else _limit(query.get("limit", "")),
+        limit=_limit(query.get("limit", "")) if streams and not watch else 0,
         go_on="" if named or watch else query.get("continue", ""),
         include="" if part else include,
         watch=watch,
@@ -144,7 +144,9 @@ def _limit(words: str) -> int:
 
 def _after(query: Mapping[str, str], *, watch: bool, part: str) -> int:
     if part == "events":
-        return whole_number(query.get("after", "")) or 0
+        if (known := whole_number(words := query.get("after") or "0")) is None:
+            raise Refused(f"after {words[:64]!r} is no sequence; leave it out for the first event", reason="Invalid")
+        return known
     if part or not watch or not (version := query.get("resourceVersion", "")):
         return 0
     if (known := whole_number(version)) is None:

@@ -1,6 +1,7 @@
 """What the page knows of now: the table of jobs, and the events of the jobs that a browser has open."""
 
 import asyncio
+import sys
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import (
@@ -30,6 +31,7 @@ from shared.errors import Refused, Trouble
 from shared.eventlog import Stored
 from shared.flow import Shares, Turns
 from shared.frameworks.kinds import Kinds
+from shared.job.fold import OF_EVENT
 from shared.runtime.appends import stamp
 from shared.telling.shown import Shown
 from shared.telling.targets import Asked, known_kinds
@@ -42,6 +44,7 @@ ROWS = 2_000_000
 """Rows of all tables, of which one person has half at the most: 120 bytes each, beside the jobs that tables share."""
 NO_STATUS: dict[str, Any] = {}
 """Of each row: a list has no use for statuses, which are most of the bytes."""
+FULL = "the jobs that are open here have too many events: close a tab of another one, or use `muster ui`"
 IDLE_SECONDS = 120.0
 """Seconds between two looks for what nobody reads."""
 PAUSE_SECONDS = 0.25
@@ -95,7 +98,7 @@ class Readable:
         return followed(self._source, namespace, self.kinds, trouble)
 
     def events(self, asked: Asked, namespace: str, uid: str, trouble: Tell) -> AsyncGenerator[Sequence[Stored], None]:
-        """The events of a job until now, then later ones."""
+        """The events of a job until now, an empty batch, then later ones."""
         return job_events(self._source, asked, namespace, uid=uid, trouble=trouble)
 
     async def must_be_known(self) -> None:
@@ -205,8 +208,15 @@ class Table:
 class Followed:
     """One job: its events, and its drawing."""
 
-    def __init__(self, read: Callable[[Tell], AsyncGenerator[Sequence[Stored], None]]) -> None:
+    def __init__(
+        self,
+        read: Callable[[Tell], AsyncGenerator[Sequence[Stored], None]],
+        take: Callable[[int], bool] = lambda _: True,
+        give: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """`take` is asked for room for so many bytes of events, which `give` gives back."""
         self.news = News()
+        self._take, self._give, self._taken = take, give, 0
         self.events: list[Stored] = []
         self.readers = 0
         self._sketch = Sketch()
@@ -219,10 +229,13 @@ class Followed:
         try:
             async with aclosing(read(self.news.told)) as batches:
                 async for batch in batches:
+                    if not self._take(size := sum(OF_EVENT + len(stored.body) for stored in batch)):
+                        raise Refused(FULL, reason="TooManyRequests")
+                    self._taken += size
                     self.events += batch
                     self.news.trouble = ""
                     self.news.changed()
-                    if not self._first.done():
+                    if not batch and not self._first.done():
                         self._first.set_result(None)
         except Trouble as trouble:
             if not self._first.done():
@@ -255,6 +268,7 @@ class Followed:
 
     async def close(self) -> None:
         await end(self._task)
+        self._give(self._taken)
         if self._first.done() and not self._first.cancelled():
             # asyncio logs an exception that no caller has read, and the browsers were told of this one.
             self._first.exception()
@@ -381,10 +395,12 @@ class Kept(Generic[K, S]):
 class Bounds:
     """What all who read share: the answers on their way, and the jobs that are followed."""
 
-    def __init__(self, jobs: Places) -> None:
+    def __init__(self, jobs: Places, event_bytes: int = sys.maxsize) -> None:
+        """`event_bytes` bounds the events of all jobs that are followed."""
         self.jobs = Kept[tuple["View", str, str, str], Followed](
             jobs, f"{jobs.of_one} jobs are open: close a tab of another one"
         )
+        self.events = Shares(event_bytes)
         self.answers = Turns(ANSWERS, of_namespace=OF_ONE)
         self.rows, self.told = Shares(ROWS), WeakValueDictionary[str, Shown]()
 
@@ -408,7 +424,12 @@ class View:
         """The job while the context lasts.  Raises `Trouble` if it cannot be read."""
 
         def begin() -> Followed:
-            return Followed(lambda trouble: self.source.events(asked, namespace, uid, trouble))
+            room, person = self._bounds.events, self._person
+            return Followed(
+                lambda trouble: self.source.events(asked, namespace, uid, trouble),
+                lambda size: room.take(person, amount=size),
+                lambda size: room.give(person, amount=size),
+            )
 
         return self._bounds.jobs.of((self, namespace, asked.word, uid), self._person, begin)
 

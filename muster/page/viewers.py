@@ -43,6 +43,8 @@ VIEWS, VIEWS_OF_ONE = 64, 8
 """Tokens and namespaces that are read at a time: each has a stream of the history service, and its table."""
 JOBS, JOBS_OF_ONE = 64, 8
 """Jobs that are followed at a time."""
+EVENT_BYTES = 160 * 1024 * 1024
+"""Bytes of their events, of which one person has half at the most; drawn, they take twice as many."""
 REQUESTS, REQUESTS_OF_ONE = 192, 24
 """Requests under way, each over a connection of its own, streams among them."""
 STRANGERS = 64
@@ -130,7 +132,7 @@ class Tokens:
 
 def let_in(seen: Callable[[str], Readable], tokens: Tokens, views: Kept[tuple[bytes, str], View]) -> Admit:
     """Who sends a token that the API server knows sees what `seen` says for it."""
-    bounds, requests = Bounds(Places(JOBS, JOBS_OF_ONE)), Places(REQUESTS, REQUESTS_OF_ONE)
+    bounds, requests = Bounds(Places(JOBS, JOBS_OF_ONE), EVENT_BYTES), Places(REQUESTS, REQUESTS_OF_ONE)
 
     @asynccontextmanager
     async def admit(request: web.Request) -> AsyncIterator[View]:

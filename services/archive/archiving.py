@@ -243,7 +243,7 @@ class Archiver:
     async def _copy(self, sealed: Sealed, subject: str) -> None:
         """Copy what the archive lacks, and read back what it has."""
         filters = history_filters(sealed.key)
-        first = await self._log.archive.first(filters)
+        first = await self._log.first(filters)
         left = 0 < first < sealed.sequence
         copy = await kept(self._log.archive, subject, sealed.seal)
         if copy.fault is None and left:

@@ -15,19 +15,21 @@ from functools import partial
 from heapq import merge
 from itertools import groupby
 from typing import Self
+from urllib.parse import urlencode
 
 import msgspec
 from msgspec.structs import replace
 
 from services.history import documents
 from services.history.documents import Kept, Row
+from services.history.pages import page_of
 from services.history.view import COME_AGAIN_SECONDS, View
 from shared.errors import Refused, Transient
 from shared.eventlog import EventLog, Stored
 from shared.eventlog.subject import filters, names_people
 from shared.flow import Shares, Turns
 from shared.frameworks.kinds import Kinds
-from shared.history_api import Question, Share, words_of
+from shared.history_api import Question, Share, path_of, query_of, words_of
 from shared.job.fold import Histories
 from shared.job.naming import JobKey, Uid, namespace_filters
 from shared.runtime.appends import stamp
@@ -74,6 +76,7 @@ KEPT_SECONDS = 300.0
 """Seconds for which an answer is kept: a restored log may end again where the lost one did."""
 MOST_WORDS = 1024
 """The most characters of a question: names of Kubernetes have some hundred."""
+NDJSON = "application/x-ndjson"
 ENTRY_BYTES = 4 * MOST_WORDS + 1024
 """Bytes that are counted for an answer beside its body: its question and its place."""
 
@@ -101,6 +104,8 @@ def place(places: Shares, what: str, *path: str, amount: int = 1) -> Iterator[No
 class Answer(msgspec.Struct, frozen=True):
     body: bytes
     media: str = "application/json"
+    go_on: str = ""
+    """Of a page of events: the path and the query of the next one; empty after the last."""
 
 
 class _Remembered(msgspec.Struct, frozen=True):
@@ -206,21 +211,34 @@ class Answers:
     async def _read(
         self, log: EventLog, fold: "Fold", asked: Asked | None, subjects: tuple[str, ...], question: Question
     ) -> None:
-        try:
+        async with _reading(log):
             if asked is not None and asked.is_request:
                 # The kept answer counts by the end of the namespace, and is made of the request's job alone.
                 subjects = await found_subjects(log, asked, question.namespace, uid=question.uid)
             fold.subjects = subjects
-            async with _in_time(FOLD_SECONDS):
-                await fold_to_end(log, fold.fold, subjects)
-                if asked is not None:
-                    histories = fold.histories
-                    fold.add(await of_archive(log, asked, question.namespace, question.uid, histories, MOST_BYTES))
-        except Refused as refusal:
-            if refusal.reason == "LogReplaced":
-                # The next question connects to the other one.
-                await log.close()
-            raise
+            await fold_to_end(log, fold.fold, subjects)
+            if asked is not None:
+                histories = fold.histories
+                fold.add(await of_archive(log, asked, question.namespace, question.uid, histories, MOST_BYTES))
+
+    async def _in_log(self, question: Question, asked: Asked, share: Share) -> tuple[JobKey, bool] | None:
+        """The job whose events are asked for and whether it is gone; None for one that the log does not have."""
+        if asked.is_request:
+            fold = await self.folded(question, share)
+            job = find(fold.histories, asked, question.namespace, uid=question.uid)[1].job
+            return job.key, bool(job.resource.gone)
+        row = await self.row(question)
+        return None if row is None else (row.key, row.gone)
+
+    async def _page(
+        self, log: EventLog, question: Question, asked: Asked, there: tuple[JobKey, bool] | None
+    ) -> Callable[[], Answer]:
+        """What makes the answer of a page of events."""
+        async with _reading(log):
+            key, found, more = await page_of(log, question, asked, there)
+        last = replace(question, uid=key.uid, after=found[-1].sequence) if more else None
+        go_on = f"{path_of(last)}?{urlencode(query_of(last))}" if last is not None else ""
+        return lambda: replace(_text(map(line_of, found), NDJSON), go_on=go_on)
 
     async def _answer(self, question: Question, share: Share, as_table: bool) -> Answer:
         asked, subjects = self._meant(question)
@@ -229,6 +247,8 @@ class Answers:
         end = await self._end(log, subjects)
         if (known := self._known(key, end)) is not None:
             return known
+        paged = asked is not None and bool(question.part and question.limit)
+        there = await self._in_log(question, asked, share) if asked is not None and paged else None
         await self._folds.enter(*share)
         rendering: asyncio.Future[Answer] | None = None
         try:
@@ -237,7 +257,9 @@ class Answers:
                 return known
             began = asyncio.get_running_loop().time()
             making = await self._from_view(key, question, asked, end)
-            if making is None:
+            if making is None and asked is not None and paged:
+                making = await self._page(log, question, asked, there)
+            elif making is None:
                 fold = Fold(keep=True, people=question.people)
                 await self._read(log, fold, asked, subjects, question)
                 making = partial(_render, question, asked, fold, self.kinds, as_table)
@@ -315,6 +337,18 @@ async def _in_time(seconds: float) -> AsyncIterator[None]:
         raise Transient(words, retry_after=COME_AGAIN_SECONDS) from late
 
 
+@asynccontextmanager
+async def _reading(log: EventLog) -> AsyncIterator[None]:
+    try:
+        async with _in_time(FOLD_SECONDS):
+            yield
+    except Refused as refusal:
+        if refusal.reason == "LogReplaced":
+            # The next question connects to the other one.
+            await log.close()
+        raise
+
+
 class Fold:
     """The fold of some subjects, within bounds."""
 
@@ -353,9 +387,7 @@ class Fold:
             self.events.append(stored)
         if self._bytes > MOST_BYTES or len(self.histories) > MOST_JOBS:
             what = f"{MOST_BYTES >> 20} MiB of events" if self._keep else f"{MOST_JOBS} jobs"
-            words = (
-                f"it has more than {what}; ask the log itself: `muster get`, `why`, `report` or `history` with --nats"
-            )
+            words = f"it has more than {what}; read its events in pages with limit=10000, or the log itself with --nats"
             raise Refused(words, reason="TooLarge")
 
 
@@ -462,7 +494,7 @@ def _render(question: Question, asked: Asked | None, fold: Fold, kinds: Kinds, a
     match question.part:
         case "events":
             later = (stored for stored in mine if stored.sequence > question.after)
-            return _text(map(line_of, later), "application/x-ndjson")
+            return _text(map(line_of, later), NDJSON)
         case "at":
             return _text([state_after(history.job.key, up_to(_moment(question.at), mine))], "application/json")
         case "report":

@@ -256,7 +256,8 @@ class Server:
 
     async def _sent(self, request: web.BaseRequest, person: Person, answer: Answer) -> web.Response:
         """Send an answer, whose bytes take memory until its reader has them."""
-        response = web.Response(body=answer.body, content_type=answer.media, charset="utf-8")
+        headers = {"Link": f'<{answer.go_on}>; rel="next"'} if answer.go_on else None
+        response = web.Response(body=answer.body, content_type=answer.media, charset="utf-8", headers=headers)
         way = place(self._unsent, "bytes of answers on their way", *person.share, amount=len(answer.body))
         with way, suppress(ConnectionError):
             await send(request, response)

@@ -178,6 +178,9 @@ class EventLog(Protocol):
     async def end(self, subjects: tuple[str, ...] = ()) -> int:
         """The last sequence of the log, or of these subjects, from the stream's leader; 0 if there is none."""
 
+    async def first(self, subjects: tuple[str, ...]) -> int:
+        """The first sequence of these subjects that the log still has, from the stream's leader; 0 if there is none."""
+
     async def last(self, scope: str) -> Stored | None:
         """The newest event whose subject matches `scope`."""
 

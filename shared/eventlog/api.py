@@ -1,6 +1,7 @@
 """The JetStream requests of the log's adapter, and the translation of their errors."""
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import msgspec
@@ -136,6 +137,12 @@ async def end(connection: Connection, stream: str, subjects: tuple[str, ...] = (
         return (await stream_info(connection, stream)).state.last_seq
     newest = await asyncio.gather(*(message(connection, stream, last_by_subj=subject) for subject in subjects))
     return max((found.seq for found in newest if found is not None), default=0)
+
+
+async def first(connection: Connection, stream: str, subjects: Iterable[str]) -> int:
+    """The first sequence of these subjects, from the stream's leader; 0 if there is none."""
+    found = [await message(connection, stream, seq=1, next_by_subj=subject) for subject in subjects]
+    return min((each.seq for each in found if each is not None), default=0)
 
 
 async def call(

@@ -168,14 +168,9 @@ class Archive:
             subjects += len(page)
             found |= {archived_of(subject)[0] for subject in page}
 
-    async def first(self, subjects: Iterable[str]) -> int:
-        """The sequence of the first event of the log under one of these filters; 0 if there is none."""
-        found = [await api.message(self._connection, STREAM, seq=1, next_by_subj=each) for each in subjects]
-        return min((message.seq for message in found if message is not None), default=0)
-
     async def purge_older(self, subject: str, since: str) -> int:
         """Remove the events of the log under a filter that it stored before a time; return how many."""
-        if not (first := await self.first([subject])):
+        if not (first := await api.first(self._connection, STREAM, [subject])):
             return 0
         end = await api.end(self._connection, STREAM)
         found = await api.message(self._connection, STREAM, start_time=since, next_by_subj=">")

@@ -115,6 +115,9 @@ class JetStreamEventLog:
     async def end(self, subjects: tuple[str, ...] = ()) -> int:
         return await api.end(self._connection, STREAM, subjects)
 
+    async def first(self, subjects: tuple[str, ...]) -> int:
+        return await api.first(self._connection, STREAM, subjects)
+
     async def last(self, scope: str) -> Stored | None:
         return _stored(await api.message(self._connection, STREAM, last_by_subj=scope))
 

@@ -29,16 +29,24 @@ MOST_JOBS_OF_A_REQUEST = 16
 """The most jobs of requests of one name that are read one by one; with more the whole namespace is read."""
 
 
-async def fold_to_end(log: EventLog, fold: Callable[[Stored], object], subjects: tuple[str, ...] = ()) -> int:
-    """Call `fold` with each event that the log has now, in order; return the last sequence.
+async def fold_to_end(
+    log: EventLog,
+    fold: Callable[[Stored], object],
+    subjects: tuple[str, ...] = (),
+    *,
+    after: int = 0,
+    enough: Callable[[], bool] = lambda: False,
+) -> int:
+    """Call `fold` with each event that the log has now after a sequence, in order, or until `enough`; return the end.
 
     `subjects` are filters, as for `EventLog.read`.  Raises `Transient` if the log's end is not reached.
     """
-    end, position, loop = await log.end(subjects), 0, asyncio.get_running_loop()
-    if not end:
-        return 0
+    end, position, loop = await log.end(subjects), after, asyncio.get_running_loop()
+    if end <= after:
+        return end
+    reading = log.read(after=after, subjects=subjects)
     try:
-        async with asyncio.timeout(PATIENCE_SECONDS) as patience, aclosing(log.read(subjects=subjects)) as batches:
+        async with asyncio.timeout(PATIENCE_SECONDS) as patience, aclosing(reading) as batches:
             async for batch in batches:
                 for number, stored in enumerate(batch.events):
                     if not number % AT_ONCE:
@@ -46,7 +54,7 @@ async def fold_to_end(log: EventLog, fold: Callable[[Stored], object], subjects:
                     if stored.sequence <= end:
                         position = stored.sequence
                         fold(stored)
-                if position >= end or not batch.pending:
+                if position >= end or not batch.pending or enough():
                     break
                 patience.reschedule(loop.time() + PATIENCE_SECONDS)
             else:

@@ -149,6 +149,15 @@ def together(older: Sequence[Stored], events: Sequence[Stored]) -> list[Stored]:
     return [known for _, known in sorted({stored.sequence: stored for stored in (*older, *events)}.items())]
 
 
+class InLog(msgspec.Struct, frozen=True):
+    """What the log has of a job."""
+
+    key: JobKey
+    first: int
+    """The sequence of its first event there."""
+    gone: bool
+
+
 async def of_archive(
     log: EventLog, asked: Asked, namespace: str, uid: str, known: Histories, most: float = inf
 ) -> Sequence[Stored]:
@@ -159,36 +168,67 @@ async def of_archive(
     """
     if asked.is_request:
         return ()
-    found: History | None = None
+    there: InLog | None = None
     with accepting("NotFound"):
         _, found = find(known, asked, namespace, uid=uid)
-    alive = found is not None and not found.job.resource.gone
-    try:
-        name = uid or (found.job.key.uid if found is not None and alive else "*")
-        newest = await newest_of(log, asked, namespace, name)
-    except Refused as refusal:
-        if refusal.reason != "Forbidden" or found is None:
-            raise
-        # The services read no archive; what the log has of the job they may tell.
+        there = InLog(found.job.key, found.first, bool(found.job.resource.gone))
+    if (newest := await lacking(log, asked, namespace, uid, there)) is None:
         return ()
-    if newest is None or (found is not None and await _is_whole(log, found, newest)):
-        return ()
-    if newest.forgotten:
-        if found is not None:
-            return ()
-        raise forgotten(newest)
     events: list[Stored] = []
-    for subject in (newest.subject, people_of(newest.subject)):
-        async with aclosing(parts_of(log.archive, newest, subject)) as parts:
-            async for part in parts:
-                try:
-                    events += events_in(part)
-                except ValueError as error:
-                    raise Refused(f"read {namespace}/{asked.name}: {error}", reason="Invalid") from error
+    for subject in subjects_in_archive(newest):
+        async with aclosing(batches_of(log.archive, newest, subject)) as batches:
+            async for batch in batches:
+                events += batch
                 if sum(len(stored.body) for stored in events) > most:
                     words = f"{namespace}/{asked.name} has more events than one answer may have"
                     raise Refused(words, reason="TooLarge")
     return events
+
+
+async def lacking(log: EventLog, asked: Asked, namespace: str, uid: str, there: InLog | None) -> Part | None:
+    """The last message of the archive's history of a job that has what the log lacks; None if the log suffices.
+
+    Without a uid it is the newest job of the name, by what is `there` in the log.  Raises `Refused` for a history that
+    was forgotten.
+    """
+    try:
+        newest = await newest_of(
+            log, asked, namespace, uid or (there.key.uid if there is not None and not there.gone else "*")
+        )
+    except Refused as refusal:
+        if refusal.reason != "Forbidden" or there is None:
+            raise
+        # The services read no archive; what the log has of the job they may tell.
+        return None
+    if newest is None or (there is not None and await _is_whole(log, there, newest)):
+        return None
+    if newest.forgotten:
+        if there is not None:
+            return None
+        raise forgotten(newest)
+    return newest
+
+
+def subjects_in_archive(newest: Part) -> tuple[str, str]:
+    """Those of a history in the archive: of its events, and of those that say who made a change."""
+    return newest.subject, people_of(newest.subject)
+
+
+async def batches_of(
+    archive: ReadableArchive, newest: Part, subject: str, after: int = 0
+) -> AsyncGenerator[list[Stored], None]:
+    """The events of a history's messages under a subject; none of messages that end before the sequence `after`.
+
+    Raises `Refused` for a damaged one.
+    """
+    async with aclosing(parts_of(archive, newest, subject)) as parts:
+        async for part in parts:
+            try:
+                if not after or ((lines := part.lines) and event_of(lines[-1]).sequence > after):
+                    yield events_in(part)
+            except (*MALFORMED, ValueError) as error:
+                key = key_archived(newest.subject)
+                raise Refused(f"read {key.namespace}/{key.name}: {error}", reason="Invalid") from error
 
 
 def forgotten(newest: Part) -> Refused:
@@ -209,14 +249,14 @@ async def parts_of(archive: ReadableArchive, newest: Part, subject: str = "") ->
                 yield part
 
 
-async def _is_whole(log: EventLog, found: History, newest: Part) -> bool:
+async def _is_whole(log: EventLog, there: InLog, newest: Part) -> bool:
     """True if the archive's newest history is an earlier job, or what a restored log no longer leads to."""
-    if key_archived(newest.subject) != found.job.key:
-        return newest.seal.first < found.first
-    if not 0 < found.first <= newest.seal.first:
+    if key_archived(newest.subject) != there.key:
+        return newest.seal.first < there.first
+    if not 0 < there.first <= newest.seal.first:
         # Of what the archiver purges the first event leaves first.
         return False
-    sealed = await log.last(subject_of(found.job.key, "jobs", "status", SEALED))
+    sealed = await log.last(subject_of(there.key, "jobs", "status", SEALED))
     with suppress(ValueError):
         return sealed is None or seal_of(sealed.body) != newest.seal
     return True

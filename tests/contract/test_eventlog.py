@@ -212,6 +212,15 @@ async def test_the_end_of_some_subjects_is_their_last_event(world: World, log: E
     assert await log.end((resnet, f"facts.{world.namespace}.>")) == sequence
 
 
+async def test_the_first_event_of_some_subjects_is_known_by_its_sequence(world: World, log: EventLog) -> None:
+    assert await log.first(world.mine) == 0
+    fact = await log.append(world.fact(1, author="scheduler"), expect=0)
+    decision = await log.append(world.decision(1), expect=0)
+    await log.append(world.decision(2), expect=decision)
+    resnet = f"jobs.{world.namespace}.resnet.>"
+    assert (await log.first((resnet,)), await log.first(world.mine)) == (decision, fact)
+
+
 async def test_the_events_of_some_subjects_are_counted(world: World, log: EventLog) -> None:
     assert await log.counted(f"*.{world.namespace}.>") == {}
     for number in range(3):

@@ -10,6 +10,7 @@ import pytest
 import muster.client
 from muster.client import Client, Event, Refused
 from muster.client.facts import JobFailed
+from services.history import answers, pages
 from shared.eventlog.account import ADMIN, READER
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
@@ -30,15 +31,22 @@ def by_log(site: Site) -> Client:
     return muster.client.connect(nats_url=site.nats.url, nats_user=READER, nats_password=site.nats.users[READER])
 
 
-async def test_both_ways_have_the_same_answers(site: Site):
-    answers = []
+@pytest.mark.parametrize("whole", [True, False], ids=["at once", "in pages"])
+async def test_both_ways_have_the_same_answers(site: Site, monkeypatch: pytest.MonkeyPatch, *, whole: bool):
+    if not whole:
+        monkeypatch.setattr(answers, "MOST_BYTES", 1_000)
+        monkeypatch.setattr(pages, "PAGE_BYTES", 1_000)
+        # It keeps answers.
+        await site.stop()
+        await site.start()
+    found = []
     for make in (by_cluster, by_log):
         async with make(site) as client:
             events = await client.history("team-a", "bygone", uid="uid-2")
             causes = await client.why("team-a", "resnet", "worker-1")
             report = await client.report("team-a", "bygone")
             # Each says when it was made.
-            answers.append((events, causes, msgspec.structs.replace(report, until="", shares=())))
+            found.append((events, causes, msgspec.structs.replace(report, until="", shares=())))
             assert [event.type for event in events[-2:]] == ["JobRunning", "JobGone"]
             assert causes[0].author
             assert (report.job.gone, report.job.wanted) == (True, 0)
@@ -47,7 +55,7 @@ async def test_both_ways_have_the_same_answers(site: Site):
                 with pytest.raises(Refused, match="the log knows no job team-a/none") as unknown:
                     await call("team-a", "none")
                 assert unknown.value.reason == "NotFound"
-    assert answers[0] == answers[1]
+    assert found[0] == found[1]
 
 
 async def until_failed(client: Client, namespace: str, begun: asyncio.Event) -> list[Event]:

@@ -232,6 +232,10 @@ class MemoryEventLog:
     async def end(self, subjects: tuple[str, ...] = ()) -> int:
         return self._journal.end(subjects)
 
+    async def first(self, subjects: tuple[str, ...]) -> int:
+        there = (event for event in self._journal.events if event.sequence not in self._journal.purged)
+        return next((event.sequence for event in there if _selected(event, subjects)), 0)
+
     async def last(self, scope: str) -> Stored | None:
         return self._journal.last(scope)
 

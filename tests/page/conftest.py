@@ -62,6 +62,7 @@ class Memory(Readable):
             if told < len(log):
                 yield log[told:]
                 told = len(log)
+            yield []
             await changed.wait()
 
 

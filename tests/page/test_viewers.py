@@ -283,6 +283,24 @@ async def test_a_job_that_nobody_reads_makes_room_for_one_of_another_view(site: 
     assert len(view._bounds.jobs._things) == 1
 
 
+async def test_what_one_user_follows_has_so_many_bytes_which_come_back(site: Site, browser: aiohttp.ClientSession):
+    assert await status_of(site, browser, "alice") == 200
+    [(_, view), *_] = site.views._things.values()
+    of_one = "api/jobs/team-a/trainingjob/resnet-of-alice"
+    assert await status_of(site, browser, "alice", of_one) == 200
+    room = view._bounds.events
+    # Half of the room may be one person's.
+    room.limit = 2 * room.taken
+    other = "-/api/jobs/team-a/trainingjob/resnet"
+    async with site.get(browser, other, "alice") as answer:
+        assert (answer.status, await answer.json()) == (429, {"error": following.FULL})
+    assert await status_of(site, browser, "alice", of_one) == 200
+    await view._bounds.jobs.close()
+    assert room.taken == 0
+    async with site.get(browser, other, "alice") as answer:
+        assert answer.status == 200
+
+
 async def test_one_user_has_some_requests_under_way(site: Site, browser: aiohttp.ClientSession):
     streams = [await site.get(browser, "-/api/jobs", "bob") for _ in range(REQUESTS_OF_ONE)]
     for token, status in (("bob", 429), ("alice", 200)):

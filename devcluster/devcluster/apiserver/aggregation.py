@@ -24,7 +24,7 @@ HOP_BY_HOP = ("connection", "content-length", "host", "transfer-encoding", "upgr
 PREFIX = "x-remote-"
 IDLE_SECONDS = 90.0
 """For which a connection without a request is kept."""
-PASSED_BACK = ("Content-Type", "Retry-After")
+PASSED_BACK = ("Content-Type", "Link", "Retry-After")
 """The headers of the answer that the client sees."""
 
 
