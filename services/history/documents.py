@@ -229,6 +229,8 @@ FIELDS = {
     "gone": "True once its resource was deleted.",
     "began": "When the first event of the job was recorded.",
     "labels": "The labels of its resource; of many or long ones the first.",
+    "devices": "What its wanted pods request, by device, such as nvidia.com/gpu.",
+    "devicesHeld": "What its pods on nodes hold of them.",
     "note": "What hinders it, or how it ended, in a sentence; empty without anything to say.",
     "status": "The status as Muster computes it from the log, in the fields of its kind.",
 }

@@ -12,6 +12,7 @@ from shared.job.events.catalog import AUTHORS, FACTS, AnyEvent
 from shared.job.events.event import EffectRefused
 from shared.job.ledger import Standings
 from shared.job.naming import NO_UID, JobKey, Uid
+from shared.job.spec import is_device
 from shared.job.state import Job
 from shared.telemetry.metrics import OTHER, BoundedLabel, Count, Histogram, Labels, Metric, Series, seconds_between
 
@@ -154,7 +155,7 @@ class JobMetrics:
         for (role, bucket), number in held.items():
             places[*of, bucket] += number
             for name, amount in requests.get(role, ()):
-                if "/" in name:
+                if is_device(name):
                     devices[*of, bucket, name if name in self._device_names else OTHER] += number * round(amount)
         before = self._counted.pop(job.key, (Counter[Labels](), Counter[Labels]()))
         for figure, now, then in zip((self._places, self._devices), (places, devices), before, strict=True):

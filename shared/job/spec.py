@@ -110,6 +110,11 @@ class RoleSpec(msgspec.Struct, frozen=True, kw_only=True):
         return 1 if self.follows else self.min_replicas
 
 
+def is_device(resource: str) -> bool:
+    """True for a resource that a vendor names, such as `nvidia.com/gpu`; processors and memory are no devices."""
+    return "/" in resource
+
+
 class Handling(msgspec.Struct, frozen=True, kw_only=True):
     """The rules of a framework that its users cannot change; the defaults are a TrainingJob's."""
 

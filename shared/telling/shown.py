@@ -1,5 +1,6 @@
 """What `muster get` and `history.muster.dev` show of a job: its kind's name, and the summary of its status.  Pure."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,9 +14,9 @@ from shared.frameworks.statuses import before_admission
 from shared.job.fold import Histories, History
 from shared.job.naming import NO_UID, Slot
 from shared.job.policies import replacement
-from shared.job.spec import WORKER
+from shared.job.spec import WORKER, is_device
 from shared.job.state import Job
-from shared.job.views import alive
+from shared.job.views import alive, ended
 from shared.job.waiting import told
 from shared.telling.causes.links import problem_line, waits_of
 
@@ -63,6 +64,10 @@ class Summary(msgspec.Struct, frozen=True):
     """The restarts in the status; without such a field, the new attempts and the pods replaced in this one."""
     status: Document
     """The status without the head; empty for an unknown kind."""
+    devices: dict[str, int]
+    """What the wanted pods request, by device, such as `nvidia.com/gpu`."""
+    devices_held: dict[str, int]
+    """What the pods request that are on nodes and have not ended."""
 
     @property
     def message(self) -> str:
@@ -77,14 +82,26 @@ def summary(job: Job, kinds: Kinds) -> Summary:
     framework = kinds.find(job.resource.api_version, job.resource.kind)
     phase = framework.phase(status) if framework is not None else ""
     there = [pod for pod in job.pods.views.values() if alive(pod) and pod.slot in job.attempt.slots]
+    wanted = _wanted(job)
+    held = Counter(pod.role for pod in job.pods.views.values() if pod.node and (pod.lingers or not ended(pod)))
     return Summary(
         phase=phase or job.status.phase or before_admission(job),
         running=sum(pod.phase == "Running" for pod in there),
         ready=sum(pod.ready and pod.phase == "Running" for pod in there),
-        wanted=_wanted(job),
+        wanted=wanted.total(),
         restarts=status.get("restartCount", job.retries.restarts + job.attempt.replaced),
         status=status,
+        devices=_devices(job, wanted),
+        devices_held=_devices(job, held),
     )
+
+
+def _devices(job: Job, pods: Counter[str]) -> dict[str, int]:
+    """What so many pods of each role request by the newest spec."""
+    found = Counter[str]()
+    for role in job.spec.roles if job.spec is not None else ():
+        found.update({name: pods[role.name] * round(each) for name, each in role.requests if is_device(name)})
+    return {name: each for name, each in found.items() if each}
 
 
 def _status(job: Job, kinds: Kinds) -> Document:
@@ -97,18 +114,21 @@ def _status(job: Job, kinds: Kinds) -> Document:
         return {}
 
 
-def _wanted(job: Job) -> int:
+def _wanted(job: Job) -> Counter[str]:
+    """How many pods it wants, by role."""
     if job.over or job.resource.gone or job.suspended:
-        return 0
+        return Counter()
     slots: set[Slot] = {*job.attempt.slots, *replacement.replaceable(job)}
+    found = Counter(slot.role for slot in slots)
     if job.spec is None or not job.status.phase:
-        return len(slots)
+        return found
     if not slots:
         workers = job.scaling.size or job.spec.worker.replicas
-        return workers + sum(role.replicas for role in job.spec.roles if role.name != WORKER)
+        return Counter({role.name: role.replicas for role in job.spec.roles} | {WORKER: workers})
     # An elastic job goes on without a worker that is not replaced; its size still includes the worker.
-    lost = job.scaling.size - sum(slot.role == WORKER for slot in slots) if job.spec.handling.elastic else 0
-    return len(slots) + max(lost, 0)
+    if job.spec.handling.elastic:
+        found[WORKER] = max(found[WORKER], job.scaling.size)
+    return found
 
 
 class Shown(msgspec.Struct, frozen=True, rename="camel", weakref=True):
@@ -139,6 +159,8 @@ class Shown(msgspec.Struct, frozen=True, rename="camel", weakref=True):
     """When its first event was recorded."""
     labels: dict[str, str] = {}
     """Those of its resource; of many or long ones the first."""
+    devices: dict[str, int] = {}
+    devices_held: dict[str, int] = {}
 
     @classmethod
     def of(cls, history: History, kinds: Kinds) -> "Shown":
@@ -165,6 +187,8 @@ class Shown(msgspec.Struct, frozen=True, rename="camel", weakref=True):
             status=short.status,
             began=history.began,
             labels=dict(job.resource.labels or ()),
+            devices=short.devices,
+            devices_held=short.devices_held,
         )
 
 

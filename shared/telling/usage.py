@@ -12,7 +12,7 @@ import msgspec
 
 from shared.job.ledger import BUCKETS, CAUSES, Bucket, Cause, Ledger, Place, Stretch
 from shared.job.naming import Slot
-from shared.job.spec import JobSpec
+from shared.job.spec import JobSpec, is_device
 from shared.job.text import counted, in_a_row, named, range_words
 from shared.job.views import ranges
 from shared.telemetry.metrics import seconds_between
@@ -206,7 +206,7 @@ def dearest(incidents: Iterable[Incident]) -> list[Incident]:
 
 def _devices(hours: Mapping[str, float]) -> Mapping[str, float]:
     """The hours of devices, which people pay for; those of processors and memory are in JSON and CSV."""
-    return {name: each for name, each in hours.items() if "/" in name}
+    return {name: each for name, each in hours.items() if is_device(name)}
 
 
 def _hours(of_roles: Mapping[str, float], requests: Requests) -> dict[str, float]:

@@ -188,7 +188,7 @@ def test_every_comparison_by_a_key_says_why_it_has_one_outcome():
 
 
 HANDED_ON = {
-    ("shared/telling/shown.py", "Summary"): "what it gets are numbers of pods",
+    ("shared/telling/shown.py", "_devices"): "it looks up the number of pods of each role",
     ("services/watcher/core/heads.py", "spans"): "it sorts what it gets",
     ("services/watcher/core/takeover.py", "spans"): "it sorts what it gets",
     ("shared/frameworks/replicated.py", "self._role"): "it takes a frozenset, and is read as all others",

@@ -155,6 +155,18 @@ def labelled(events: Iterable[AnyEvent], **labels: str) -> list[AnyEvent]:
     return [msgspec.structs.replace(first, labels=(*labels.items(),)), *others]
 
 
+def with_devices(events: Iterable[AnyEvent], gpus: int) -> list[AnyEvent]:
+    """The events of a job each of whose workers requests so many GPUs."""
+    first, *others = events
+    assert isinstance(first, JobObserved)
+    assert first.spec is not None
+    of_worker = (("cpu", 4.0), ("nvidia.com/gpu", float(gpus)))
+    roles = tuple(
+        msgspec.structs.replace(role, requests=of_worker) if role.name == WORKER else role for role in first.spec.roles
+    )
+    return [msgspec.structs.replace(first, spec=msgspec.structs.replace(first.spec, roles=roles)), *others]
+
+
 def a_running_job(workers: int = 2, **spec: object) -> list[AnyEvent]:
     """The launcher runs with all workers as members."""
     return [

@@ -13,7 +13,17 @@ from shared.job.naming import Uid
 from shared.job.views import Slots
 from shared.telling.shown import Summary, summary
 from shared.telling.targets import known_kinds
-from tests.kit.builders import a_created_job, a_running_job, a_spec, exited, launcher, observed, pods, worker
+from tests.kit.builders import (
+    a_created_job,
+    a_running_job,
+    a_spec,
+    exited,
+    launcher,
+    observed,
+    pods,
+    with_devices,
+    worker,
+)
 from tests.kit.histories import a_history
 from tests.kit.replicas import a_replicated_spec, a_running_replicated_job, ended, replica
 from tests.kit.swarm import WITH_SWARMS
@@ -130,3 +140,27 @@ def test_a_kind_whose_status_has_no_phase_shows_that_of_the_log():
 def test_a_kind_that_is_not_known_here_shows_what_the_log_says():
     found = summary(a_history(a_job_of("SwarmJob", "test.muster.dev")).job, BUILT_IN)
     assert (found.phase, found.ready, found.wanted, found.status) == ("Running", 3, 3, {})
+
+
+@pytest.mark.parametrize(
+    ("more", "wanted", "held"),
+    [
+        pytest.param([], 16, 8, id="one has a node"),
+        pytest.param([pods(worker(1, version=90, node="n-2"))], 16, 16, id="both have"),
+        pytest.param([pods(worker(0, version=90, node="n-1", deleting=True))], 16, 8, id="it is being deleted"),
+        pytest.param([pods(worker(0, version=90, node="n-1", phase="Failed", exits=exited(1)))], 16, 0, id="it ended"),
+        pytest.param(
+            [pods(worker(0, version=90, node="n-1", phase="Failed", exits=exited(1), lingers=True))],
+            16,
+            8,
+            id="another container of it runs on",
+        ),
+        pytest.param([JobSucceeded(reason="JobSucceeded")], 0, 8, id="the job is over"),
+    ],
+)
+def test_devices_are_held_by_pods_on_nodes_and_wanted_by_all_that_are_wanted(
+    more: list[AnyEvent], wanted: int, held: int
+):
+    found = of(*with_devices(a_running_job(2), 8), pods(worker(0, version=80, node="n-1")), *more)
+    gpus = {"nvidia.com/gpu": wanted}, {"nvidia.com/gpu": held}
+    assert (found.devices, found.devices_held) == tuple({name: n for name, n in each.items() if n} for each in gpus)

@@ -22,7 +22,7 @@ from shared.runtime.appends import stamp
 from shared.telling.reading import event_of
 from shared.telling.targets import parse_target
 from tests.docs import site
-from tests.kit.builders import a_created_job, a_running_job, a_spec, observed, pods, worker
+from tests.kit.builders import a_created_job, a_running_job, a_spec, observed, pods, with_devices, worker
 from tests.muster.test_why import a_restarted_job, a_scaled_job
 from tests.page.browser import PROGRAM, Tab, opened
 from tests.page.conftest import Memory
@@ -157,15 +157,21 @@ async def test_jobs_are_filtered_and_sorted_and_the_address_keeps_both(tab: Tab,
 
 
 async def test_the_fleet_tells_who_holds_pods_and_who_waits(tab: Tab, address: str, memory: Memory):
-    memory.add("resnet", *a_running_job(2))
-    memory.add("bert", *a_created_job(9), namespace="team-b")
+    on_nodes = pods(*(worker(index, version=80, node="n-1") for index in range(2)))
+    memory.add("resnet", *with_devices(a_running_job(2), 8), on_nodes)
+    memory.add("bert", *with_devices(a_created_job(9), 4), namespace="team-b")
     memory.add("over", *a_running_job(1), JobFailed(reason="Crash"))
     await tab.go(f"{address}fleet")
     await tab.until("document.querySelector('.count').textContent.startsWith('2 jobs: ')")
     held = await tab.run("[...document.querySelectorAll('.holds section')].map((each) => each.textContent)")
     assert [each.partition(" ")[0] for each in held] == ["team-b", "team-a"]
-    assert "3 of 3 pods Ready" in held[1]
+    assert "3 of 3 pods Ready, 1 job, 16 of 16 nvidia.com/gpu held" in held[1]
+    assert "0 of 10 pods Ready, 1 job, 0 of 36 nvidia.com/gpu held" in held[0]
+    assert (await tab.run("document.querySelector('.count').textContent")).endswith(
+        "wanted, 16 of 52 nvidia.com/gpu held"
+    )
     assert await tab.run(NAMES) == "team-b/bert"
+    assert (await tab.run("document.querySelector('tbody td:last-child').textContent")).endswith("; 36 nvidia.com/gpu")
 
 
 async def test_the_slider_shows_the_state_at_an_event(tab: Tab, address: str, memory: Memory):

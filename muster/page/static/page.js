@@ -142,6 +142,17 @@ function showJob() {
   });
 }
 
+/** Of the devices of some jobs, by name: how many are held, and how many wanted. */
+function devices(rows) {
+  const found = new Map();
+  for (const row of rows) [row.devicesHeld, row.devices].forEach((each, place) => {
+    for (const [name, count] of Object.entries(each ?? {})) found.set(name, (found.get(name) ?? [0, 0]).map((known, at) => known + (at === place ? count : 0)));
+  });
+  return [...found].sort();
+}
+const heldWords = (rows) => devices(rows).map(([name, [held, wanted]]) => `, ${held} of ${wanted} ${name} held`).join("");
+const lackWords = (row) => devices([row]).filter(([, [held, wanted]]) => held < wanted).map(([name, [held, wanted]]) => `; ${wanted - held} ${name}`).join("");
+
 function showFleet() {
   const holds = el("div", { class: "holds" }), waits = el("tbody"), totals = el("p", { class: "count", role: "status" });
   main.append(el("h1", {}, "Fleet"), totals, el("h2", {}, "Who holds what"), holds, el("h2", {}, "Who waits for what"),
@@ -153,7 +164,7 @@ function showFleet() {
     const sum = (rows, key) => rows.reduce((total, row) => total + row[key], 0);
     const most = Math.max(1, ...[...namespaces.values()].map((rows) => sum(rows, "wanted")));
     const counted = (rows) => `${rows.length} ${rows.length === 1 ? "job" : "jobs"}`;
-    totals.textContent = `${counted(live)}: ${sum(live, "ready")} Ready pods of ${sum(live, "wanted")} wanted`;
+    totals.textContent = `${counted(live)}: ${sum(live, "ready")} Ready pods of ${sum(live, "wanted")} wanted${heldWords(live)}`;
     holds.replaceChildren(...[...namespaces].sort(([, one], [, other]) => sum(other, "wanted") - sum(one, "wanted")).map(([namespace, rows]) => {
       const bar = el("div", { class: "bar", "aria-hidden": "true" });
       rows.sort((one, other) => other.wanted - one.wanted);
@@ -165,11 +176,11 @@ function showFleet() {
         bar.append(part);
       }
       bar.style.width = `${(100 * sum(rows, "wanted")) / most}%`;
-      return el("section", {}, el("h3", {}, namespace, el("small", {}, ` ${sum(rows, "ready")} of ${sum(rows, "wanted")} pods Ready, ${counted(rows)}`)), bar,
-        el("p", { class: "names" }, ...rows.slice(0, 8).flatMap((row, place) => [place ? ", " : "", link(row), ` ${row.ready}/${row.wanted}`]), rows.length > 8 ? ` and ${rows.length - 8} more` : ""));
+      return el("section", {}, el("h3", {}, namespace, el("small", {}, ` ${sum(rows, "ready")} of ${sum(rows, "wanted")} pods Ready, ${counted(rows)}${heldWords(rows)}`)), bar,
+        el("p", { class: "names" }, ...rows.slice(0, 8).flatMap((row, place) => [place ? ", " : "", link(row), ` ${row.ready}/${row.wanted}${heldWords([row])}`]), rows.length > 8 ? ` and ${rows.length - 8} more` : ""));
     }));
     const lacking = live.filter((row) => row.ready < row.wanted || row.note).sort((one, other) => (other.wanted - other.ready) - (one.wanted - one.ready));
-    waits.replaceChildren(...lacking.slice(0, 500).map((row) => el("tr", {}, el("td", {}, link(row)), el("td", {}, row.phase || "-"), el("td", {}, `${row.ready}/${row.wanted}`), el("td", {}, row.note || "its pods are not Ready"))),
+    waits.replaceChildren(...lacking.slice(0, 500).map((row) => el("tr", {}, el("td", {}, link(row)), el("td", {}, row.phase || "-"), el("td", {}, `${row.ready}/${row.wanted}`), el("td", {}, `${row.note || "its pods are not Ready"}${lackWords(row)}`))),
       ...(lacking.length ? [] : [el("tr", {}, el("td", { colspan: 4 }, "no job waits"))]));
   });
 }
