@@ -166,7 +166,7 @@ async def test_the_fleet_tells_who_holds_pods_and_who_waits(tab: Tab, address: s
     held = await tab.run("[...document.querySelectorAll('.holds section')].map((each) => each.textContent)")
     assert [each.partition(" ")[0] for each in held] == ["team-b", "team-a"]
     assert "3 of 3 pods Ready, 1 job, 16 of 16 nvidia.com/gpu held" in held[1]
-    assert "0 of 10 pods Ready, 1 job, 0 of 36 nvidia.com/gpu held" in held[0]
+    assert "0 of 9 pods Ready, 1 job, 0 of 36 nvidia.com/gpu held" in held[0]
     assert (await tab.run("document.querySelector('.count').textContent")).endswith(
         "wanted, 16 of 52 nvidia.com/gpu held"
     )
