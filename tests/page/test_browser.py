@@ -1,8 +1,10 @@
 """`muster ui` in a real browser: its views, hostile words, and how fast it is with much to show."""
 
 import os
+import shutil
 import sys
 import threading
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -78,6 +80,32 @@ HOVERED = """(() => {
   }
   return [...seen];
 })()"""
+COMPARED = """async (...both) => {
+  const [one, other] = await Promise.all(both.map(async (each) => {
+    const image = new Image();
+    image.src = `data:image/png;base64,${each}`;
+    await image.decode();
+    const { width, height } = image, [across, down] = [width, height].map((size) => Math.ceil(size / 4));
+    const canvas = Object.assign(document.createElement('canvas'), { width: across, height: down });
+    const context = canvas.getContext('2d', { willReadFrequently: true });
+    context.imageSmoothingQuality = 'high';
+    context.drawImage(image, 0, 0, across, down);
+    return { size: [width, height], data: context.getImageData(0, 0, across, down).data };
+  }));
+  let differing = 0;
+  for (let at = 0; at < one.data.length; at += 4)
+    if ([0, 1, 2].some((of) => Math.abs(one.data[at + of] - other.data[at + of]) > 40)) differing++;
+  return [[one.size, other.size], 4 * differing / one.data.length];
+}"""
+"""The sizes of two pictures, and the part of squares of four pixels, which edges of letters hardly change, of another
+colour."""
+MOST_DIFFERING = 0.003
+WIDTHS = """(context => ['system-ui', '"DejaVu Sans"'].map((font) => {
+  context.font = `14px ${font}`;
+  return context.measureText('Muster, 0123 ww').width;
+}))(document.createElement('canvas').getContext('2d'))"""
+SETTLED = "new Promise((done) => setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(done)), 200))"
+"""Once all that follows from a change of size is drawn."""
 NAMES = "[...document.querySelectorAll('td a')].map((each) => each.textContent).join()"
 VIEWS = (("", ROWS), ("fleet", "!!document.querySelector('.holds section')"), (RESNET, DRAWN))
 AXE = Path(sys.prefix) / "axe" / "axe_playwright_python" / "axe.min.js"
@@ -255,33 +283,57 @@ async def test_versions_of_the_group_and_checkpoints_are_marks_in_a_row(tab: Tab
     assert ">hosts, checkpoints<" in await tab.run("saved[0].text()")
 
 
-async def test_the_timeline_in_the_documentation_is_what_the_page_draws_of_a_recorded_job(
-    tab: Tab, address: str, memory: Memory, tmp_path: Path
-):
+@pytest_asyncio.fixture
+async def recorded(tab: Tab, tmp_path: Path) -> None:
+    """The tab shows the recorded job."""
     log = [event_of(line) for line in RECORDED.read_bytes().splitlines()]
     path = tmp_path / "digits.html"
     path.write_text(written(drawn(log, parse_target("digits"), BUILT_IN, until=log[-1].time)))
     await tab.size(940, 700)
     await tab.go(path.as_uri())
     await tab.until(DRAWN)
+
+
+@pytest.mark.usefixtures("recorded")
+async def test_the_timeline_in_the_documentation_is_what_the_page_draws_of_a_recorded_job(tab: Tab):
     await tab.run("window.saved = []; URL.createObjectURL = (blob) => (saved.push(blob), '#'); 0")
     await tab.run("document.querySelector('.downloads button').click()")
     svg = await tab.run("saved[0].text()") + "\n"
     if os.environ.get("REWRITE_GOLDEN"):
         PICTURE.write_text(svg)
-        await screenshots(tab, address, memory)
     assert svg == PICTURE.read_text()
 
 
-async def screenshots(tab: Tab, address: str, memory: Memory) -> None:
+@pytest.mark.usefixtures("recorded")
+async def test_the_pictures_in_the_documentation_are_what_the_page_shows(
+    tab: Tab, address: str, memory: Memory, tmp_path: Path
+):
+    own, of_pictures = await tab.run(WIDTHS)
+    if own != of_pictures:
+        pytest.skip("the pictures were taken where the font is DejaVu Sans")
+    stored, taken = PICTURE.parent / "pictures", tmp_path
+    await screenshots(tab, address, memory, taken)
+    await tab.go("about:blank")
+    for name in ("page-job.png", "page-jobs.png"):
+        if os.environ.get("REWRITE_GOLDEN"):
+            shutil.copy(taken / name, stored)
+        one, other = (b64encode((folder / name).read_bytes()).decode() for folder in (stored, taken))
+        (size, now), differing = await tab.run(f"({COMPARED})({one!r}, {other!r})")
+        print(f"\n{name}: {differing:.3%} differ")
+        assert size == now, name
+        assert differing < MOST_DIFFERING, f"{name}: {differing:.1%} differ; take it again with REWRITE_GOLDEN=1"
+
+
+async def screenshots(tab: Tab, address: str, memory: Memory, folder: Path) -> None:
     """Those of the documentation: the open timeline with the causes of a scaling, and jobs on a dark screen."""
-    folder = PICTURE.parent / "pictures"
     await tab.size(1180, 960)
+    await tab.run(SETTLED)
     box = await tab.run(
         "(b => [b.left, b.top, b.width])(document.querySelector('canvas.lanes').getBoundingClientRect())"
     )
     await tab.click(box[0] + box[2] * 0.62, box[1] + 80)
     await tab.until("document.querySelector('[aria-current=true] b')?.textContent")
+    await tab.run(SETTLED)
     await tab.picture(folder / "page-job.png")
     for name, story in (("resnet", a_restarted_job()), ("bert", a_scaled_job()), ("gpt", a_running_job(16))):
         memory.add(name, *story)
@@ -289,7 +341,8 @@ async def screenshots(tab: Tab, address: str, memory: Memory) -> None:
     await tab.dark(True)
     await tab.size(1180, 330)
     await tab.go(address)
-    await tab.until(ROWS)
+    await tab.until("document.querySelector('.count').textContent === '4 of 4 jobs'")
+    await tab.run(SETTLED)
     await tab.picture(folder / "page-jobs.png")
 
 
