@@ -43,11 +43,12 @@ from shared.job.events.scheduler import AutoscalerGone, AutoscalerMade, SecretGo
 from shared.job.fold import History
 from shared.job.naming import ATTEMPT, JOB_UID, JobKey, Slot, Uid, runtime_copy_name
 from shared.job.policies import quota
+from shared.job.policies.gangs import OUTSIDE
 from shared.job.policies.replacement import in_place
 from shared.job.policies.retries import final_codes
 from shared.job.reasons import RUNTIME_CHANGED, SSH_OFF
 from shared.job.sorted_set import SortedSet
-from shared.job.spec import LAUNCHER, RENDEZVOUS, JobSpec, RuntimeUsed
+from shared.job.spec import LAUNCHER, RENDEZVOUS, WORKER, JobSpec, RuntimeUsed
 from shared.job.state import Job, Memo
 from shared.job.steps import Effect, Step
 from shared.job.timing import CREATED_WITHIN_SECONDS
@@ -144,7 +145,7 @@ class Scheduler(Service):
                 await self._delete(AUTOSCALERS, context.job, context.job.key.name, effect.uid)
                 return AutoscalerGone()
             case effects.CreatePodGroup():
-                await self._create_pod_group(context.job, effect)
+                await self._create_pod_group(context, effect)
             case effects.DeletePodGroup() if self._pod_groups is not None:
                 await self._delete(self._pod_groups, context.job, effect.name, effect.uid)
             case effects.WriteWorkload():
@@ -274,9 +275,16 @@ class Scheduler(Service):
         if await self._made(SERVICES, job, manifest) is None:
             await self._settle(SERVICES, job, manifest["metadata"]["name"])
 
-    async def _create_pod_group(self, job: Job, effect: effects.CreatePodGroup) -> None:
+    async def _create_pod_group(self, context: Context, effect: effects.CreatePodGroup) -> None:
+        """With the priority of its workers: Kubernetes 1.37 places no pod whose priority is not its group's."""
+        job, resource = context.job, await self._resource(context)
         assert self._pod_groups is not None
-        manifest = gangs.manifest(self._kinds.of(job), self._pod_groups, job.key, effect.name, effect.least)
+        assert job.spec is not None
+        roles = [role.name for role in job.spec.roles if role.name not in OUTSIDE]
+        slot = Slot(job.attempt.number, WORKER if WORKER in roles else roles[0], 0)
+        framework = self._kinds.of(job)
+        priority = framework.pod(resource, job.spec, self._context(job, slot))["spec"].get("priorityClassName", "")
+        manifest = gangs.manifest(framework, self._pod_groups, job.key, effect.name, effect.least, priority)
         if await self._made(self._pod_groups, job, manifest) is None:
             await self._settle(self._pod_groups, job, effect.name)
 

@@ -20,7 +20,7 @@ POD_GROUPS = tuple(
 OFF = "gangs are switched off in this installation (MUSTER_GANGS), and each pod finds a place alone"
 NOT_SERVED = (
     "this cluster serves no PodGroups of scheduling.k8s.io, and each pod finds a place alone; from Kubernetes 1.36 on "
-    "the feature gates GenericWorkload and GangScheduling bring them"
+    "the feature gate GenericWorkload (in 1.36 with GangScheduling) brings them"
 )
 
 _DIGITS = 5
@@ -48,13 +48,16 @@ def with_gang(manifest: Custom, spec: JobSpec, why_not: str) -> JobSpec:
     return msgspec.structs.replace(spec, gang=wanted or spec.gang or 0, ignored=ignored)
 
 
-def manifest(framework: PodRenderer, resource: Resource[Object], key: JobKey, name: str, least: int) -> Document:
-    """The PodGroup of which so many pods find places together."""
+def manifest(
+    framework: PodRenderer, resource: Resource[Object], key: JobKey, name: str, least: int, priority: str
+) -> Document:
+    """The PodGroup of which so many pods find places together, with the PriorityClass of that name if there is one."""
     return {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
         "metadata": metadata(framework, key, name),
-        "spec": {"schedulingPolicy": {"gang": {"minCount": least}}},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": least}}}
+        | ({"priorityClassName": priority} if priority else {}),
     }
 
 

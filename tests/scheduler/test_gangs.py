@@ -11,10 +11,10 @@ from shared.frameworks.gangs import OFF, POD_GROUPS, in_group, with_gang
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned
 from shared.job.events.status import JobCreated, JobFailed, JobRestarting
-from shared.job.events.watcher import ChildGone, ChildrenObserved, JobGone, PodsGone
+from shared.job.events.watcher import ChildGone, ChildrenObserved, JobGone, JobObserved, PodsGone
 from shared.job.naming import Slot, Uid, gang_attempt, gang_name
 from shared.job.policies.gangs import POD_GROUP, least_of
-from shared.job.spec import LAUNCHER, RENDEZVOUS, WORKER, Elasticity, JobSpec
+from shared.job.spec import LAUNCHER, RENDEZVOUS, WORKER, Elasticity, JobSpec, Problem
 from shared.job.state import Job
 from shared.job.steps import Record
 from shared.job.views import ChildView, Slots
@@ -133,6 +133,9 @@ def test_a_pod_that_is_made_again_under_its_name_keeps_its_place_in_the_gang():
 def test_a_group_that_a_person_deleted_is_made_again():
     gone = ChildGone(kind=POD_GROUP, name=GROUP, uid=Uid("group"))
     assert of_groups(*a_gang(), group(), gone) == [CreatePodGroup(GROUP, 3)]
+    wrong = Problem(reason="NoWorker", field="spec", message="it has no worker role")
+    invalid = JobObserved(kind="TrainingJob", api_version="v1", generation=2, version=9, problems=(wrong,))
+    assert of_groups(*a_gang(), group(), gone, invalid) == [], "its priority stands in a template"
 
 
 def test_the_launcher_is_in_no_gang():

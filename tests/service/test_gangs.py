@@ -62,6 +62,20 @@ async def test_two_jobs_do_not_hold_half_of_the_places_each():
         await world.until(lambda: len(world.groups()) == 1, "the group of the job that is over goes")
 
 
+async def test_a_group_has_the_priority_of_its_workers():
+    async with Crowd(room=9) as world:
+        job = a_training_job(workers=2)
+        job["spec"]["etReplicaSpecs"]["worker"]["template"]["spec"]["priorityClassName"] = "high"
+        world.apply(TRAININGJOBS, job)
+        await world.running()
+        world.apply(SCALEOUTS, a_scale_out(2))
+        await world.phase("ScaleSucceeded", SCALEOUTS, "out")
+        assert [held.manifest["spec"]["priorityClassName"] for held in world.groups()] == ["high", "high"]
+        world.submit("plain", 2)
+        await world.running("plain")
+        assert "priorityClassName" not in world.groups()[-1].manifest["spec"]
+
+
 async def test_a_scale_out_without_room_for_all_takes_no_place():
     async with Crowd(room=4) as world:
         await world.trains(workers=2)

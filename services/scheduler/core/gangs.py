@@ -14,7 +14,7 @@ from shared.job.views import ChildView, occupies
 
 def missing(job: Job) -> list[Step]:
     """Create those that were not seen, also one that was deleted: pods that name it wait for it."""
-    if not job.attempt.gang or not job.may_try("CreatePodGroup"):
+    if not job.attempt.gang or job.resource.problems or not job.may_try("CreatePodGroup"):
         return []
     found = (gang for gang in gangs.known(job) if (POD_GROUP, gang.name) not in job.objects.children)
     return [CreatePodGroup(gang.name, gang.least) for gang in found]
