@@ -142,6 +142,14 @@ async def test_a_job_by_capacity_asks_for_less_only_if_kueue_has_no_quota(reason
 
 async def test_a_job_that_goes_by_capacity_asks_for_less_until_there_is_quota_and_takes_what_it_gets():
     async with Queued() as world:
+        made: list[int] = []
+        world.store.listeners.append(
+            lambda of, before, after: (
+                made.append(counts(after.manifest)["worker"])
+                if of.plural == WORKLOADS.plural and before is None and after is not None
+                else None
+            )
+        )
         world.join(workers=8, least=2)
         await world.admit()
         await world.running()
@@ -173,6 +181,7 @@ async def test_a_job_that_goes_by_capacity_asks_for_less_until_there_is_quota_an
         await world.answer("4", "Finished", reason="WorkloadSliceReplaced")
         await world.until(lambda: len(world.hosts()) == 8, "it has all")
         assert world.job().attempt.number == 0
+        assert made == [2, 8, 5, 3, 8], "it asks once for each"
 
 
 async def test_a_job_that_goes_by_capacity_begins_with_quota_for_its_minimum_and_asks_for_the_rest():

@@ -148,7 +148,9 @@ def _held(job: Job, known: list[Known], live: list[Known], holder: Known) -> lis
     asked = _larger(job, view, workers, slices[-1] if slices else None)
     wanted = (child.name, view.queue, asked)
     fitting = [other for other, its in waiting if (its.replaces, its.queue, its.count(WORKER)) == wanted]
-    grows = view.admitted and not view.finished and workers > view.count(WORKER)
+    # A job by capacity begins with what it has quota for: its attempt has that size, and not what it wants.
+    begun = job.elasticity is None or bool(job.attempt.workers)
+    grows = begun and view.admitted and not view.finished and workers > view.count(WORKER)
     for other, its in waiting:
         older = workload_number(job.key, other.name) < workload_number(job.key, child.name)
         if _is_spare(job, view, its, older=older) if its.reserved else not (grows and other in fitting):

@@ -104,9 +104,11 @@ def first_workers(job: Job) -> int:
 
 
 def wanted_workers(job: Job) -> int:
-    """The number of workers that the job needs quota for: its size, or that which the next request asks for."""
+    """The number of workers that the job needs quota for: its size, or that which the open or next request asks for."""
     size = job.scaling.size or (job.spec.worker.replicas if job.spec is not None else 0)
-    if job.status.phase != "Running" or job.scaling.open or job.leaving or job.scaling.next_request is None:
+    if job.scaling.open_request is not None:
+        return max(size, job.scaling.open_request.after)
+    if job.status.phase != "Running" or job.leaving or job.scaling.next_request is None:
         return size
     return max(size, _asked(job, job.scaling.next_request))
 
