@@ -1,10 +1,11 @@
 """Queues, and jobs in them."""
 
+import json
 from typing import Any
 
 from shared.frameworks.queueing import QUEUE
 from shared.frameworks.training_job import TRAININGJOBS
-from tests.kit.operator import SHELL
+from tests.kit.operator import SHELL, Operator
 from tests.kit.trainer import replicated_job, runtime, train_job
 
 API = "kueue.x-k8s.io/v1beta2"
@@ -45,6 +46,13 @@ def queues(cpu: int | str) -> tuple[dict[str, Any], ...]:
         | rest
         for kind, name, rest in kinds
     )
+
+
+async def give(operator: Operator, cpu: str) -> None:
+    """Give the queue so much quota from now on."""
+    path = "/spec/resourceGroups/0/flavors/0/resources/0/nominalQuota"
+    patch = json.dumps([{"op": "replace", "path": path, "value": cpu}])
+    await operator.kubectl("patch", "clusterqueue", "all", "--type=json", "-p", patch)
 
 
 def template(container: str, cpu: str = "1") -> dict[str, Any]:
@@ -110,3 +118,9 @@ def a_training_job(name: str, *, workers: int = 1, urgent: bool = False, **spec:
         "metadata": {"name": name, "namespace": "default", "labels": _labels(urgent=urgent)},
         "spec": {"etReplicaSpecs": roles, **spec},
     }
+
+
+def by_capacity(name: str, *, urgent: bool = False) -> dict[str, Any]:
+    """A TrainingJob that trains with as many of four workers as it gets."""
+    size = {"size": "Capacity", "settleSeconds": 1, "growSeconds": 1}
+    return a_training_job(name, workers=4, urgent=urgent, elasticity=size)

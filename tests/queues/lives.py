@@ -6,11 +6,11 @@ from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.operator import Operator, a_request, of_kubeflow
-from tests.queues.jobs import POOL, a_job, a_training_job
+from tests.queues.jobs import POOL, a_job, a_training_job, by_capacity, give
 from tests.queues.recording import Chapters
 
-ELASTIC, STOCK = "elastic", "stock"
-RESOURCES = {ELASTIC: TRAININGJOBS, STOCK: PYTORCHJOB.resource}
+ELASTIC, STOCK, CAPACITY = "elastic", "stock", "capacity"
+RESOURCES = {ELASTIC: TRAININGJOBS, STOCK: PYTORCHJOB.resource, CAPACITY: TRAININGJOBS}
 URGENT = "urgent"
 QUOTA = "400m"
 """Room for four pods."""
@@ -51,6 +51,28 @@ async def of_a_pytorchjob(operator: Operator, run: Chapters) -> None:
         await operator.comes_to("Succeeded", PYTORCHJOB.resource, STOCK)
 
 
+async def of_a_job_by_capacity(operator: Operator, run: Chapters) -> None:
+    """It asks for less until Kueue has quota, and for more when some is free: also beside the job that preempted it."""
+    workers = [f"{CAPACITY}-worker-{number}" for number in range(4)]
+    await operator.apply(by_capacity(CAPACITY))
+    async with run.chapter("takes what there is"):
+        await operator.members(CAPACITY, *workers[:3])
+    await give(operator, "500m")
+    async with run.chapter("takes the rest"):
+        await operator.members(CAPACITY, *workers)
+    if run.real:
+        await operator.apply(a_training_job(URGENT, urgent=True))
+    async with run.chapter("is preempted"):
+        await operator.members(CAPACITY, *workers[:2])
+    assert (await operator.job(CAPACITY)).attempt.number == 1
+    if run.real:
+        await operator.phase("Running", TRAININGJOBS, URGENT)
+        await operator.kubectl("delete", "trainingjob", URGENT)
+    async with run.chapter("takes it back"):
+        await operator.members(CAPACITY, *workers)
+    assert (await operator.job(CAPACITY)).attempt.number == 1
+
+
 async def _preempted(operator: Operator, run: Chapters, job: str) -> None:
     """A job of higher priority comes and goes."""
     if run.real:
@@ -68,3 +90,7 @@ async def _pools(operator: Operator, selector: str) -> list[str]:
     """The labels that the pods ask of their nodes."""
     listed = json.loads(await operator.kubectl("get", "pods", "-l", selector, "-o", "json"))["items"]
     return [label for pod in listed for label in pod["spec"].get("nodeSelector", {})]
+
+
+LIVES = {ELASTIC: of_a_training_job, STOCK: of_a_pytorchjob, CAPACITY: of_a_job_by_capacity}
+"""Each is of the job of that name."""

@@ -7,8 +7,7 @@ import pytest
 import pytest_asyncio
 
 from tests.kit.operator import Operator
-from tests.queues import lives
-from tests.queues.lives import ELASTIC, QUOTA, RESOURCES, STOCK
+from tests.queues.lives import LIVES, QUOTA, RESOURCES
 from tests.queues.manager import muster_and_kueue
 from tests.queues.recording import Chapters, Recorder, decisions, load, save
 
@@ -22,7 +21,7 @@ async def operator(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Op
         yield operator
 
 
-@pytest.mark.parametrize(("job", "live"), [(ELASTIC, lives.of_a_training_job), (STOCK, lives.of_a_pytorchjob)])
+@pytest.mark.parametrize(("job", "live"), LIVES.items())
 async def test_kueue_decides_what_was_recorded(
     operator: Operator, job: str, live: Callable[[Operator, Chapters], Awaitable[None]]
 ):

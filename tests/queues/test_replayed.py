@@ -11,9 +11,8 @@ import pytest_asyncio
 from tests.kit import kueue
 from tests.kit.hosts import embedded
 from tests.kit.operator import Operator, an_operator
-from tests.queues import lives
 from tests.queues.jobs import POOL, queues
-from tests.queues.lives import ELASTIC, QUOTA, RESOURCES, STOCK
+from tests.queues.lives import LIVES, QUOTA, RESOURCES
 from tests.queues.recording import Chapters, Player, load
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
@@ -30,7 +29,7 @@ async def operator(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Op
         yield operator
 
 
-@pytest.mark.parametrize(("job", "live"), [(ELASTIC, lives.of_a_training_job), (STOCK, lives.of_a_pytorchjob)])
+@pytest.mark.parametrize(("job", "live"), LIVES.items())
 async def test_a_job_lives_as_kueue_has_decided(
     operator: Operator, job: str, live: Callable[[Operator, Chapters], Awaitable[None]]
 ):

@@ -11,8 +11,9 @@ from devcluster.cluster import ADMIN
 from muster.permissions import HOME
 from shared.frameworks.queueing import GROUP, IN_USE, JOB_UID, POD_SET, QUEUE, VERSION, WORKLOAD
 from shared.frameworks.training_job import TRAININGJOBS
-from tests.kit.operator import Operator, a_request
-from tests.queues.jobs import POOL, TOLERATION, a_training_job
+from tests.kit.operator import Operator, a_request, audited
+from tests.queues.jobs import POOL, TOLERATION, a_training_job, by_capacity, give
+from tests.queues.lives import QUOTA
 from tests.queues.manager import muster_and_kueue, why_says
 
 pytestmark = [pytest.mark.kueue, pytest.mark.asyncio(loop_scope="module")]
@@ -21,7 +22,7 @@ pytestmark = [pytest.mark.kueue, pytest.mark.asyncio(loop_scope="module")]
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def operator(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Operator]:
     """Muster and Kueue, with a queue that has room for four pods."""
-    async with muster_and_kueue(tmp_path_factory.mktemp("stack"), "400m", MUSTER_KUEUE="true") as (operator, _):
+    async with muster_and_kueue(tmp_path_factory.mktemp("stack"), QUOTA, MUSTER_KUEUE="true") as (operator, _):
         yield operator
 
 
@@ -200,23 +201,49 @@ async def test_a_scale_out_waits_for_quota_and_grows_the_job_in_place(operator: 
     await end(operator, "grows")
 
 
-async def test_a_job_by_capacity_begins_with_quota_for_its_minimum_and_grows_by_the_rest_at_once(operator: Operator):
-    await operator.apply(a_training_job("beside", workers=1))
-    await operator.comes_to("Running", TRAININGJOBS, "beside")
-    await operator.apply(a_training_job("fits", workers=3, elasticity={"size": "Capacity"}))
-    await operator.members("fits", "fits-worker-0")
-    await operator.comes_to("Running", TRAININGJOBS, "fits")
+async def test_jobs_by_capacity_use_all_the_quota_together_and_one_takes_what_another_leaves(operator: Operator):
+    await give(operator, "600m")
+    jobs = "left", "right"
+    await operator.apply(*map(by_capacity, jobs))
 
-    async def asks() -> bool:
-        known = await workloads(operator, "fits")
-        return [{part["name"]: part["count"] for part in each["spec"]["podSets"]}["worker"] for each in known] == [1, 3]
+    async def all_used() -> bool:
+        trained = [len((await operator.status(TRAININGJOBS, job)).get("currentWorkers", ())) for job in jobs]
+        quota = [[workers(each) for each in await workloads(operator, job)] for job in jobs]
+        return sum(trained) == 4 and quota == [[number, number + 1] for number in trained]
 
-    await operator.until(asks, lambda: "no Workload asks for the rest")
-    assert not condition((await workloads(operator, "fits"))[-1], "Admitted")
-    await operator.kubectl("delete", "trainingjob", "beside")
-    await operator.members("fits", "fits-worker-0", "fits-worker-1", "fits-worker-2")
-    assert (await operator.job("fits")).attempt.number == 0
-    await end(operator, "fits")
+    await operator.until(all_used, lambda: "they have no quota for four workers, or do not wait for one more each")
+    await operator.kubectl("delete", "trainingjob", "left")
+    await operator.members("right", *(f"right-worker-{number}" for number in range(4)))
+    assert (await operator.job("right")).attempt.number == 0
+    await end(operator, "right")
+    await give(operator, QUOTA)
+
+
+async def test_a_job_by_capacity_gets_all_that_kueue_takes_from_a_job_of_lower_priority(operator: Operator):
+    await operator.apply(a_training_job("below", workers=1))
+    await operator.comes_to("Running", TRAININGJOBS, "below")
+    above = by_capacity("above", urgent=True)
+    above["spec"]["etReplicaSpecs"]["worker"]["replicas"] = 3
+    await operator.apply(above)
+    await operator.members("above", "above-worker-0", "above-worker-1", "above-worker-2")
+    assert await asked(operator, "above") == [1, 3]
+    await operator.comes_to("Suspended", TRAININGJOBS, "below")
+    await operator.kubectl("delete", "trainingjob", "above")
+    await operator.comes_to("Running", TRAININGJOBS, "below")
+    await end(operator, "below")
+
+
+async def asked(operator: Operator, job: str) -> list[int]:
+    """The numbers of workers for which Muster made Workloads of a job, in order."""
+    calls = [
+        call for call in audited(operator.audit) if (call["verb"], call["responseStatus"]["code"]) == ("create", 201)
+    ]
+    made = [call["responseObject"] for call in calls if call["objectRef"]["resource"] == "workloads"]
+    return [workers(each) for each in made if each["metadata"]["ownerReferences"][0]["name"] == job]
+
+
+def workers(workload: dict[str, Any]) -> int:
+    return {part["name"]: int(part["count"]) for part in workload["spec"]["podSets"]}["worker"]
 
 
 async def test_a_job_whose_label_was_changed_grows_in_the_queue_that_gave_its_quota(operator: Operator):
