@@ -16,7 +16,7 @@ from shared.errors import Transient
 from shared.eventlog.account import HISTORY
 from shared.installation import plugins
 from shared.process.kept_connection import KeptConnection
-from shared.process.main import run_process
+from shared.process.main import freeze_after, run_process
 from shared.process.serving import Certificate, forever, meanwhile
 from shared.process.settings import HttpsPort, Settings
 from shared.untrusted import MALFORMED
@@ -47,7 +47,7 @@ async def serving(settings: Settings) -> AsyncIterator[int]:
             figures.connected = lambda: connection.connected
             figures.gauges |= {WAITING: lambda: server.waiting, STREAMS: lambda: server.streams}
             answers.view.start()
-            async with meanwhile(connection.keep()), figures.probes(settings):
+            async with meanwhile(connection.keep(), freeze_after(answers.view.folded)), figures.probes(settings):
                 yield port
     finally:
         await answers.view.stop()

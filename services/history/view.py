@@ -57,6 +57,10 @@ class _Folded:
         self.packed = b""
         self.sealed = False
 
+    def unpacked(self) -> History:
+        # Written here, and nowhere else.
+        return self.history or pickle.loads(zlib.decompress(self.packed))  # noqa: S301
+
 
 class View:
     def __init__(self, log: Callable[[], Awaitable[EventLog]], kinds: Kinds) -> None:
@@ -67,6 +71,8 @@ class View:
         self.archived = Archived(log)
         self._tasks: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
+        self.folded = asyncio.Event()
+        """Set when `complete` is true for the first time."""
         self._clear("")
 
     def _clear(self, identity: str) -> None:
@@ -224,17 +230,15 @@ class View:
         folded.sealed = history.sealed
 
     def _history(self, folded: _Folded) -> History:
-        if folded.history is None:
-            # Written here, and nowhere else.
-            folded.history = pickle.loads(zlib.decompress(folded.packed))  # noqa: S301
-            folded.packed = b""
+        """The fold of a job that goes on."""
+        history = folded.history = folded.unpacked()
+        folded.packed = b""
         self._unpacked.pop(folded.key, None)
         self._unpacked[folded.key] = folded
         if len(self._unpacked) > UNPACKED:
             oldest = self._unpacked.pop(next(iter(self._unpacked)))
             oldest.packed, oldest.history = zlib.compress(pickle.dumps(oldest.history, 5), 1), None
-        assert folded.history is not None, "it is the newest of those"
-        return folded.history
+        return history
 
     async def _publish(self) -> None:
         """Make the rows of what changed, and show all of them at once."""
@@ -253,10 +257,11 @@ class View:
             if folded.sealed:
                 self._seal(folded)
         self.position, self.complete = self._read, True
+        self.folded.set()
         self._wake()
 
     def _row(self, folded: _Folded) -> Row:
-        history = self._history(folded)
+        history = folded.unpacked()
         kept = Kept(Shown.of(history, self._kinds), history.time, history.began)
         shown = kept.shown
         return Row(

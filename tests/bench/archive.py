@@ -196,11 +196,12 @@ async def lists(log: JetStreamEventLog) -> None:
         body = (await answers.answer(question)).body
         return time.perf_counter() - began, json.loads(body)
 
-    while True:
-        with contextlib.suppress(Transient):
-            await asked(Question("team-0", limit=1))
-            break
-        await asyncio.sleep(0.1)
+    async with meanwhile(freeze_after(answers.view.folded)):
+        while True:
+            with contextlib.suppress(Transient):
+                await asked(Question("team-0", limit=1))
+                break
+            await asyncio.sleep(0.1)
     print(f"lists: ready after {time.perf_counter() - began:.1f} s, {resident('self'):.0f} MiB")
     phase = "history.muster.dev/phase"
     for name, question in (

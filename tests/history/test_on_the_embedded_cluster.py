@@ -1,6 +1,7 @@
 """The history service behind the embedded API server, which passes questions on as kube-apiserver does."""
 
 import asyncio
+import gc
 import json
 import ssl
 from pathlib import Path
@@ -190,6 +191,14 @@ async def test_answers_are_counted_by_their_status(site: Site):
             assert answer.status == 401
         await asyncio.sleep(2 * TELL_SECONDS)
         assert 'muster_history_answers_total{code="401"} 1.0' in await probed(health, "metrics", 200)
+
+
+async def test_the_collector_stops_no_answer_for_the_histories_of_the_first_fold(site: Site):
+    gc.unfreeze()
+    async with serving(site.settings()), asyncio.timeout(20):
+        while not (gc.isenabled() and gc.get_freeze_count()):
+            await asyncio.sleep(0.05)
+    gc.unfreeze()
 
 
 async def test_it_does_not_begin_without_a_certificate_or_a_port(site: Site):

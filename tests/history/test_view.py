@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import zlib
 from contextlib import aclosing
 from typing import Any
 
@@ -52,7 +53,10 @@ async def test_a_packed_history_goes_on_as_one_that_is_not(log: Log, monkeypatch
     log.add(JobFailed(reason="JobFailed"))
     before = json.loads(await told(log, Question()))
     monkeypatch.setattr(views, "UNPACKED", 1)
+    packed, compress = list[bytes](), zlib.compress
+    monkeypatch.setattr(zlib, "compress", lambda *given: packed.append(found := compress(*given)) or found)
     assert json.loads(await told(log, Question())) == before
+    assert len(packed) == 3, "three times an event is of another job than the one before; rows pack nothing"
     answering = of(log)
     await answering.answer(RESNET)
     assert len(answering.view._unpacked) == 1
