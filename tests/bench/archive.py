@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 import nats
+import uvloop
 
 from services.history.answers import Answers
 from services.scheduler.shell import Scheduler
@@ -144,6 +145,11 @@ def resident(pid: int | str, what: str = "VmRSS") -> float:
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(what))
 
 
+def waited() -> float:
+    """Seconds for which this process was ready to run and had no core: others use this machine, too."""
+    return int(Path("/proc/self/schedstat").read_text().split()[1]) / 1e9
+
+
 CHILDREN = {"start": "scheduler", "lists": HISTORY}
 """What is measured in a process of its own, and its user."""
 
@@ -156,7 +162,7 @@ async def child(server: NatsServer, what: str) -> None:
 
 async def start(log: JetStreamEventLog) -> None:
     """What a service does until it has decided on each job: the scheduler, in a cluster without objects."""
-    began, decided = time.perf_counter(), set[JobKey]()
+    began, decided, idle = time.perf_counter(), set[JobKey](), waited()
     scheduler = Scheduler(MemoryCluster(MemoryStore()), BUILT_IN)
     decide = scheduler.decide
 
@@ -172,8 +178,9 @@ async def start(log: JetStreamEventLog) -> None:
         first, jobs = time.perf_counter() - began, len(runtime.histories)
         while len(decided) < jobs:
             await asyncio.sleep(0.001)
-    took, held = time.perf_counter() - began, len([*runtime.histories.held()])
+    took, held, less = time.perf_counter() - began, len([*runtime.histories.held()]), waited() - idle
     print(f"start: decides after {first:.1f} s, has decided on each of {jobs} jobs after {took:.1f} s, {held} are held")
+    print(f"  {took - less:.1f} s without the {less:.1f} s in which it waited for a core")
     print(f"  {time.process_time():.1f} s of a core with imports, {resident('self'):.0f} MiB")
 
 
@@ -260,7 +267,7 @@ async def asked_as_child(what: str, url: str, password: str) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:] and not sys.argv[1].isdecimal():
-        asyncio.run(asked_as_child(*sys.argv[1:]))
+        uvloop.run(asked_as_child(*sys.argv[1:]))
     else:
         with tempfile.TemporaryDirectory(prefix="muster-") as scratch:
             given = [int(word) for word in sys.argv[1:]]
