@@ -340,9 +340,7 @@ class Archiver:
             if most := self._most.get(namespace, self._most.get("", 0)):
                 subject, archive = archived_under(namespace), self._log.archive
                 stay = [each for each in self.sealed.values() if each.parts and each.key.namespace == namespace]
-                if (parts := sum(each.parts for each in stay)) <= most:
-                    self._grown.discard(namespace)
-                if parts < most:
+                if (parts := sum(each.parts for each in stay)) < most:
                     removed = await archive.keep(subject, most)
                 else:
                     # Behind the first of them there may be others, such as marks of forgotten histories.
@@ -356,6 +354,9 @@ class Archiver:
                         # The rest of a history whose first part is gone.
                         removed += await archive.purge(ARCHIVE, part.subject, part.sequence + 1)
                 self._figures.done.add("removed", by=removed)
+                if parts <= most:
+                    # Only now: a store that failed before is asked again for the names.
+                    self._grown.discard(namespace)
             else:
                 self._grown.discard(namespace)
         for namespace, days in self._days.items():

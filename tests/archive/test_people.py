@@ -11,15 +11,17 @@ import pytest
 
 from muster import archive as commands
 from muster.history import forget
+from shared.errors import Transient
 from shared.eventlog import api, wire
 from shared.eventlog.account import ADMIN, ARCHIVE, ARCHIVER
+from shared.eventlog.archive import Archive
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.server import NatsServer
 from shared.eventlog.subject import archived_under, names_people, people, people_of
 from shared.job.events.event import ChangeAttributed
 from shared.job.naming import JobKey
 from shared.telling.targets import parse_target
-from tests.archive.test_archiver import Killed, archive, kept, kill_at, left, settings_of, told
+from tests.archive.test_archiver import Killed, an_archiver, archive, kept, kill_at, left, settings_of, told
 from tests.kit.nats import a_namespace, a_server, connected, read_to_end, until
 from tests.kit.sealed import Life, a_key, a_life, a_sealed_life
 
@@ -239,3 +241,33 @@ async def test_an_archive_that_was_not_set_up_anew_takes_histories_without_names
         assert (bool(await left(log, key)), await left(log, other)) == (True, [])
         (trouble,) = {sealed.trouble for sealed in made.sealed.values() if sealed.key == key}
         assert "run `muster setup`" in trouble
+
+
+@pytest.mark.parametrize(
+    ("options", "days", "broken"),
+    [({"most": {"": 1}}, 0, "people"), ({"days": {"": 1}}, 2, "people"), ({"days": {"": 1}}, 2, "copies")],
+    ids=["by number, at the names", "by age, at the names", "by age, at the copies"],
+)
+async def test_a_store_that_fails_within_retention_keeps_neither_names_nor_copies(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch, options: dict[str, dict[str, int]], days: int, broken: str
+):
+    purge, namespace = Archive.purge, a_namespace()
+
+    async def failing(self: Archive, stream: str, subject: str, before: int) -> int:
+        if subject.endswith(".people") == (broken == "people"):
+            raise Transient("the store fails")
+        return await purge(self, stream, subject, before)
+
+    async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
+        for name in ("older", "newer"):
+            await a_named_life(log, a_key(namespace, name))
+            await archive(mine, namespace, seals=0)
+        made, now = await an_archiver(mine, namespace, people=0, **options), mine.now() or 0.0
+        mine.now = lambda: now + days * DAY  # type: ignore[method-assign]
+        with monkeypatch.context() as trouble:
+            trouble.setattr(Archive, "purge", failing)
+            with pytest.raises(Transient):
+                await made.retain()
+        await made.retain()
+        rest = 0 if days else 1
+        assert (await kept(log, namespace), len(await named_in_archive(log, namespace))) == (rest, rest)
