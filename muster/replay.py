@@ -168,19 +168,20 @@ class _Then(msgspec.Struct, frozen=True):
 
 
 def verify(where: Path | None, namespace: str, settings: Settings) -> None:
-    """Verify a saved history, the job KIND/NAME, or every job."""
+    """Verify a saved history, the job KIND/NAME, or every job, of a namespace unless that is empty."""
     job = _job_of(where) if where is not None else None
     if where is not None and job is None:
         from_file(where)
     else:
-        running(lambda: _verify(settings, namespace if job is not None else settings.namespace, job))
+        running(lambda: _verify(settings, namespace or settings.namespace, job))
 
 
 async def _verify(settings: Settings, namespace: str, job: Asked | None) -> None:
     """Print a line for each job and a summary.  Exit code 1 if a status differs, or a history is held or missing."""
     async with open_log(settings) as log, open_cluster(settings) as cluster:
         verified = await verified_jobs(log, cluster, known_kinds(), namespace, job)
-        fault = await _anchor_fault(settings, log, cluster) if job is None else ""
+        whole = job is None and namespace == settings.namespace
+        fault = await _anchor_fault(settings, log, cluster) if whole else ""
     for answer in verified.answers:
         say(str(answer))
     typer.echo(verified.summary)

@@ -92,6 +92,8 @@ def carry_out(*, plugin: bool) -> int:
             where = context.command_path if context else program
             if where == program and words.startswith("No such option"):
                 words += "; write it after the command"
+            if words == "No such command 'verify'":
+                words += f": `{program} replay --verify` compares the log, `{program} archive verify` the archive"
             say(f"muster: {words}; see {where} --help", err=True)
         return wrong.exit_code
     return ended or 0

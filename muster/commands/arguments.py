@@ -80,6 +80,11 @@ def or_current(context: typer.Context, namespace: str) -> str:
         raise fail(str(refusal)) from refusal
 
 
+def or_all(context: typer.Context, namespace: str) -> str:
+    """The given namespace; without one that of the current context for a job, and an empty one for all."""
+    return or_current(context, namespace) if context.params.get("file") else namespace
+
+
 def of_cluster(command: Callable[..., None]) -> Callable[..., None]:
     """The command with kubectl's options `--kubeconfig` and `--context`, which become settings of this process."""
 
@@ -185,6 +190,10 @@ async def _jobs(settings: "Settings", namespace: str) -> list[tuple[str, str]]:
 Namespace = Annotated[
     str,
     typer.Option("--namespace", "-n", callback=or_current, show_default="the current context's", help="the namespace"),
+]
+NamespaceOrAll = Annotated[
+    str,
+    typer.Option("--namespace", "-n", callback=or_all, help="the namespace; the current context's of a job, else all"),
 ]
 JobName = Annotated[
     str,

@@ -11,6 +11,7 @@ from muster.commands.arguments import (
     Everywhere,
     JobName,
     Namespace,
+    NamespaceOrAll,
     Nats,
     OneOrAll,
     Timeout,
@@ -202,7 +203,7 @@ def replay(
         typer.Option("--with", metavar="SETTING=VALUE", help="of --decisions: decide with it, as MUSTER_DRAIN=5"),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="of --decisions: one JSON object")] = False,
-    namespace: Namespace = "",
+    namespace: NamespaceOrAll = "",
     nats: Nats = False,
 ) -> None:
     """Fold a saved history; with --decisions, decide it again; with --verify, compare the log with each status."""

@@ -81,6 +81,9 @@ async def test_jobs_in_every_state_are_verified_under_each_hash_seed(tmp_path: P
         await operator.phase("Running", TRAININGJOBS, "scales")
         await operator.delete("fails")
         await says_the_same(operator)
+        words = ("-m", "muster", "replay", "--verify", "-n", "another")
+        ended = await run(sys.executable, *words, environment=operator.stack.reader())
+        assert ended.out == "0 events folded; jobs compared: 0, different: 0\n"
 
 
 async def none_runs(operator: Operator) -> bool:

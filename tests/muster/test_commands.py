@@ -87,6 +87,11 @@ def test_an_unknown_option_is_named_with_the_help_of_its_command(say: Say):
     assert ended == (2, "", "muster: No such option: --frob; see muster get --help\n")
 
 
+def test_a_verification_is_told_where_the_commands_are_that_verify(say: Say):
+    told = "`muster replay --verify` compares the log, `muster archive verify` the archive"
+    assert say("verify") == (2, "", f"muster: No such command 'verify': {told}; see muster --help\n")
+
+
 def test_an_option_before_the_command_as_kubectl_takes_it_is_told_where_it_belongs(say: Say):
     ended = say("-n", "team-a", "why", "resnet")
     assert ended == (2, "", "muster: No such option: -n; write it after the command; see muster --help\n")
