@@ -64,6 +64,9 @@ async def _archive(
     key = f"{ARCHIVER}.{settings.namespace}" if settings.namespace else ARCHIVER
     lease = Lease(await eventlog.bucket(LEASES), key, f"{socket.gethostname()}/{uuid4().hex[:8]}")
     figures.refused = ""
+    figures.trouble = lambda: (
+        connection.turned_away or (lease.trouble if connection.connected else "the log is not reached")
+    )
 
     async def working() -> None:
         # A standby replica keeps nothing in memory.

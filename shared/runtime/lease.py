@@ -176,9 +176,10 @@ class Lease:
             await self._look()
         except (Trouble, TimeoutError) as trouble:
             _raise_if_ended(trouble)
+            tell = log.warning if isinstance(trouble, Refused) and str(trouble) != self.trouble else log.debug
             # No text if there was no answer: `health.py` reports a lost connection.
             self.trouble = str(trouble)
-            log.debug("lease not renewed", lease=self._key, why=str(trouble))
+            tell("lease not renewed", lease=self._key, why=self.trouble)
 
     def _overdue(self) -> bool:
         """True if the holder's last renewal is older than a lease lasts, so that it has stopped acting.

@@ -5,12 +5,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from services.archive.__main__ import serve
 from services.archive.archiving import ArchiveFigures
 from shared.errors import Transient
 from shared.eventlog import api
-from shared.eventlog.account import ADMIN, ARCHIVE, ARCHIVER
+from shared.eventlog.account import ADMIN, ARCHIVE, ARCHIVER, READER
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.subject import archived_under
 from shared.job.naming import key_archived
@@ -45,6 +46,19 @@ async def test_two_replicas_archive_what_is_sealed_while_the_log_comes_and_goes(
                 while not all(each.report().ready for each in figures):
                     await asyncio.sleep(0.1)
         assert "muster_archive_waiting" in {series.metric.name for series in figures[0].series()}
+
+
+async def test_an_archiver_whose_user_may_take_no_lease_says_so(tmp_path: Path):
+    async with a_server(tmp_path) as server:
+        settings = Settings(NATS_URL=server.url, NATS_USER=READER, NATS_PASSWORD=server.users[READER])
+        figures = ArchiveFigures()
+        with capture_logs() as lines:
+            async with meanwhile(serve(settings, figures)), asyncio.timeout(READY):
+                while "has no permission for publish to $kv.leases" not in (report := figures.report()).trouble:
+                    await asyncio.sleep(0.1)
+        assert not report.ready
+        [line] = [line for line in lines if line["event"] == "lease not renewed" and line["log_level"] == "warning"]
+        assert line["why"] == report.trouble
 
 
 async def test_on_three_servers_the_death_of_the_archives_leader_loses_and_doubles_no_history(tmp_path: Path):

@@ -148,6 +148,14 @@ def test_each_alert_fires_for_its_trouble_and_for_no_other(rules: Path) -> None:
     assert found == {alert: [alert] for alert in TROUBLE}
 
 
+def test_an_archiver_that_is_gone_altogether_is_seen_where_there_is_to_be_one(rules: Path) -> None:
+    gone = {name: None for name in WELL if name.startswith("muster_archive")}
+    assert fired(rules, series(gone)) == [["MusterArchiveFailing"]]
+    without = render("--set", "metrics.prometheusRule.enabled=true", "--set", "archive.enabled=false")
+    assert "MusterLogNearlyFull" in without
+    assert "MusterArchive" not in without
+
+
 def test_no_alert_that_wakes_a_person_fires_for_what_one_user_does_wrong(rules: Path) -> None:
     (group,) = yaml.safe_load(rules.read_text())["groups"]
     told = {rule["alert"] for rule in group["rules"] if rule["labels"]["severity"] == "info"}
