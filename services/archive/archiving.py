@@ -332,7 +332,8 @@ class Archiver:
         """
         if self._people and (now := self._log.now()) is not None:
             since = datetime.fromtimestamp(max(now - self._people, 0.0), UTC).isoformat()
-            await self._log.archive.purge_older(people(self._namespace or "*"), since)
+            gone = await self._log.archive.purge_older(people(self._namespace or "*"), since)
+            self._figures.purged.add(by=gone)
         if self._grown is None:
             # A number that was lowered counts where nothing ends, too.
             self._grown = await self._log.archive.namespaces(self._namespace) if self._most else set()

@@ -242,6 +242,29 @@ async def test_a_full_or_missing_archive_leaves_all_in_the_log(tmp_path: Path, m
         assert len(await left(log, key)) == 1
 
 
+async def test_an_archive_that_answers_slowly_takes_no_time_of_others(nats_server: NatsServer):
+    key = a_key(namespace := a_namespace())
+    async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
+        await a_sealed_life(log, key)
+        made, asked, slow = await an_archiver(mine, namespace), mine.connection.request, 0
+
+        async def slowly(subject: str, *given: Any, **more: Any) -> Any:
+            nonlocal slow
+            if ARCHIVE in subject or subject.startswith("archive."):
+                slow += 1
+                await asyncio.sleep(0.3)
+            return await asked(subject, *given, **more)
+
+        mine.connection.request = slowly  # type: ignore[method-assign]
+        working, others = asyncio.ensure_future(made.turn(lambda: True)), 0
+        while not working.done():
+            await log.end(history_filters(key))
+            others += 1
+        await working
+        assert (len(await left(log, key)), await kept(log, namespace)) == (1, 1)
+        assert others > slow > 2
+
+
 async def test_a_full_archive_has_room_again_once_retention_took_what_is_old(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -11,6 +11,7 @@ import pytest
 
 from muster import archive as commands
 from muster.history import forget
+from services.archive.archiving import ArchiveFigures
 from shared.errors import Transient
 from shared.eventlog import api, wire
 from shared.eventlog.account import ADMIN, ARCHIVE, ARCHIVER
@@ -21,7 +22,7 @@ from shared.eventlog.subject import archived_under, names_people, people, people
 from shared.job.events.event import ChangeAttributed
 from shared.job.naming import JobKey
 from shared.telling.targets import parse_target
-from tests.archive.test_archiver import Killed, an_archiver, archive, kept, kill_at, left, settings_of, told
+from tests.archive.test_archiver import Killed, an_archiver, archive, figure, kept, kill_at, left, settings_of, told
 from tests.kit.nats import a_namespace, a_server, connected, read_to_end, until
 from tests.kit.sealed import Life, a_key, a_life, a_sealed_life
 
@@ -70,7 +71,7 @@ async def test_the_log_loses_the_names_that_are_too_old_and_those_alone(nats_ser
     async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
         life = await a_named_life(log, key, sealed=False)
         await a_named_life(log, a_key(other := a_namespace()), sealed=False)
-        made = await archive(mine, namespace, people=90 * DAY)
+        made = await archive(mine, namespace, people=90 * DAY, figures=(figures := ArchiveFigures()))
         first, second = (
             datetime.fromisoformat(event.logged).timestamp() for event in life.events if names_people(event.subject)
         )
@@ -78,6 +79,7 @@ async def test_the_log_loses_the_names_that_are_too_old_and_those_alone(nats_ser
             mine.now = lambda moment=moment: moment + 90 * DAY  # type: ignore[method-assign, misc]
             await made.retain()
             assert await named(log, namespace) == rest
+            assert figure(figures, "purged_events_total") == 2 - len(rest)
         assert len(await left(log, key)) == len(life.events) - 2
         assert await named(log, other) == [*USERS]
 
