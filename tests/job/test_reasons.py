@@ -99,6 +99,7 @@ OTHER_WORDS = {
             "Expired",
             "Failure",
             "Fold",
+            "Link",
             "List",
             "LogReplaced",
             "LogTruncated",
