@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from services.watcher.watches import Options
+from shared.cluster.kinds import PODS
 from shared.errors import Refused, Transient
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.queueing import (
@@ -81,6 +82,18 @@ class Queued(World):
         admission = {"clusterQueue": "all", "podSetAssignments": sets}
         await self.answer(number, "QuotaReserved", "Admitted", "-Evicted", admission=admission)
 
+    def asked(self) -> list[int]:
+        """The numbers of workers of the Workloads that are made from now on."""
+        made: list[int] = []
+        self.store.listeners.append(
+            lambda of, before, after: (
+                made.append(counts(after.manifest)["worker"])
+                if of.plural == WORKLOADS.plural and before is None and after is not None
+                else None
+            )
+        )
+        return made
+
     async def is_condition(self, number: str, kind: str, status: str) -> None:
         """Wait until a Workload has this condition."""
 
@@ -142,14 +155,7 @@ async def test_a_job_by_capacity_asks_for_less_only_if_kueue_has_no_quota(reason
 
 async def test_a_job_that_goes_by_capacity_asks_for_less_until_there_is_quota_and_takes_what_it_gets():
     async with Queued() as world:
-        made: list[int] = []
-        world.store.listeners.append(
-            lambda of, before, after: (
-                made.append(counts(after.manifest)["worker"])
-                if of.plural == WORKLOADS.plural and before is None and after is not None
-                else None
-            )
-        )
+        made = world.asked()
         world.join(workers=8, least=2)
         await world.admit()
         await world.running()
@@ -205,6 +211,20 @@ async def test_a_job_that_goes_by_capacity_begins_with_quota_for_its_minimum_and
         await world.running()
         assert (len(world.hosts()), world.job().attempt.number) == (2, 1)
         assert "replicas-1-1" in world.job().scaling.requests, "what the first attempt asked for is over"
+
+
+async def test_a_job_by_capacity_that_loses_all_its_workers_at_once_keeps_its_place_in_the_queue():
+    async with Queued() as world:
+        made = world.asked()
+        world.join(workers=8, least=1)
+        await world.admit()
+        await world.running()
+        await world.workload("2")
+        world.delete(PODS, "resnet-worker-0")
+        await world.until(lambda: "resnet-worker-0" not in world.pods())
+        await world.pass_seconds(60)
+        assert len(world.hosts()) == 1, "another takes its place"
+        assert (made, list(world.workloads()), world.job().attempt.number) == ([1, 8], ["1", "2"], 0)
 
 
 async def test_without_kueue_other_jobs_run_and_those_in_queues_wait_for_it():

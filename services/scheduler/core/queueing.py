@@ -149,7 +149,7 @@ def _held(job: Job, known: list[Known], live: list[Known], holder: Known) -> lis
     wanted = (child.name, view.queue, asked)
     fitting = [other for other, its in waiting if (its.replaces, its.queue, its.count(WORKER)) == wanted]
     # A job by capacity begins with what it has quota for: its attempt has that size, and not what it wants.
-    begun = job.elasticity is None or bool(job.attempt.workers)
+    begun = job.elasticity is None or job.attempt.begun
     grows = begun and view.admitted and not view.finished and workers > view.count(WORKER)
     for other, its in waiting:
         older = workload_number(job.key, other.name) < workload_number(job.key, child.name)
