@@ -68,6 +68,9 @@ async def page_of(
     after, since = question.after, max(question.after - 1, 0)
     windows = [_Window(key, after, people=question.people)]
     await fold_to_end(log, windows[0].take, history_filters(key), after=since, enough=lambda: windows[0].full)
+    if there is not None and newest is None and await log.first(history_filters(key)) != there.first:
+        # It was archived meanwhile, and left the log while that was read.
+        return await page_of(log, question, asked, known)
     if newest is not None:
         for subject in subjects_in_archive(newest):
             windows.append(window := _Window(key, after, people=question.people))

@@ -25,8 +25,12 @@ NO_RIGHT_TO_ITS_OWNER = (
     'pods "p" is forbidden: cannot set blockOwnerDeletion if an ownerReference refers to a resource you '
     "can't set finalizers on: , <nil>"
 )
+NO_RIGHT_TO_DELETE_IT = (
+    'pods "p" is forbidden: cannot set an ownerRef on a resource you can\'t delete: User "scheduler" cannot delete '
+    'resource "trainingjobs" in API group "muster.dev" in the namespace "team-a"'
+)
 EXEC_DENIED = 'admission webhook "w.example.com" denied the request: User "a" cannot have a shell'
-BORROWED = 'pods "p" is forbidden: error looking up service account team-a/User "a" cannot get b: not found'
+BORROWED = 'pods "p" is forbidden: error looking up service account team-a/forbidden: User "a" cannot get b: not found'
 QUOTA = 'pods "p" is forbidden: exceeded quota: small, requested: pods=1, used: pods=3, limited: pods=3'
 
 
@@ -47,6 +51,9 @@ def a_field(reason: str, field: str = "") -> dict[str, Any]:
         pytest.param("POST", 403, a_status(403, "Forbidden", NO_RIGHT), "Forbidden", "", id="no right to"),
         pytest.param(
             "POST", 403, a_status(403, "Forbidden", NO_RIGHT_TO_ITS_OWNER), "Forbidden", "", id="no right to its owner"
+        ),
+        pytest.param(
+            "POST", 403, a_status(403, "Forbidden", NO_RIGHT_TO_DELETE_IT), "Forbidden", "", id="no right to delete it"
         ),
         pytest.param("POST", 403, a_status(403, "Forbidden", BORROWED), "Denied", "", id="a job with those words"),
         pytest.param("POST", 403, b"<html>", "Forbidden", "", id="a proxy does not let us"),

@@ -167,3 +167,32 @@ async def test_a_history_that_leaves_the_log_between_two_pages_goes_on_until_it_
             await made.answer(replace(later, limit=999))
         assert refused.value.reason == "NotFound"
         await made.view.stop()
+
+
+@pytest.mark.parametrize("read", [0, 3], ids=["the first page", "a later one"])
+async def test_a_history_that_leaves_the_log_while_a_page_is_read_is_told_from_the_archive(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch, read: int
+):
+    key, read_of = a_key(namespace := a_namespace()), pages.fold_to_end
+    async with (
+        connected(nats_server, ADMIN) as log,
+        connected(nats_server, ARCHIVER) as mine,
+        connected(nats_server, HISTORY) as asked,
+    ):
+        await a_named_life(log, key)
+
+        async def connecting() -> Any:
+            return asked
+
+        async def after_the_archiver(*args: Any, **more: Any) -> int:
+            await archive(mine, namespace)
+            return await read_of(*args, **more)
+
+        made = Answers(connecting, BUILT_IN)
+        question = Question(namespace, "trainingjob.resnet", "events", uid=key.uid)
+        whole = (await made.answer(question)).body.splitlines()
+        after = msgspec.json.decode(whole[read - 1])["sequence"] if read else 0
+        monkeypatch.setattr(pages, "fold_to_end", after_the_archiver)
+        page = await made.answer(replace(question, limit=1000, after=after))
+        assert page.body.splitlines() == whole[read:]
+        await made.view.stop()
