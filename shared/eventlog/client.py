@@ -87,9 +87,12 @@ class RawClient(Client):
                 task = asyncio.current_task()
                 if task is None or task.cancelling():
                     raise
-        # After a first attempt that was given up, nats-py counts as closed with its socket open.
+        # After a first attempt that was given up, nats-py counts as closed with its socket open; with TLS the server's
+        # farewell is not waited for.
         if self._transport:
             self._transport.close()  # type: ignore[no-untyped-call]
+            if (bare := getattr(self._transport, "_bare_io_writer", None)) is not None:
+                bare.transport.abort()
 
     async def _connect_to_server(self, server: Any) -> None:
         self.address = server.uri
