@@ -21,13 +21,13 @@ PAGE_BYTES = 4 * 1024 * 1024
 
 
 class _Window:
-    """The event at a sequence, and those that follow it in one source, up to `PAGE_BYTES` of them."""
+    """The event at a sequence, and those that follow it in one source: a page of them, and the one behind it."""
 
-    def __init__(self, key: JobKey, after: int, *, people: bool) -> None:
+    def __init__(self, key: JobKey, question: Question) -> None:
         self.events: list[Stored] = []
         self.full = False
-        self._key, self._after, self._people = key, after, people
-        self._bytes = 0
+        self._key, self._after, self._people = key, question.after, question.people
+        self._room, self._bytes = question.limit, 0
 
     def take(self, stored: Stored) -> None:
         if self.full or stored.sequence < self._after or not of_history(stored, self._key):
@@ -35,8 +35,8 @@ class _Window:
         if self._people or not names_people(stored.subject):
             self.events.append(stored)
             if stored.sequence > self._after:
-                self._bytes += len(stored.body)
-                self.full = self._bytes >= PAGE_BYTES
+                self._room, self._bytes = self._room - 1, self._bytes + len(stored.body)
+                self.full = self._room < 0 or self._bytes >= PAGE_BYTES
 
     @property
     def known_to(self) -> float:
@@ -66,14 +66,14 @@ async def page_of(
         raise AssertionError(asked)
     # The event after which it begins is read, too: it has to be one of this job.
     after, since = question.after, max(question.after - 1, 0)
-    windows = [_Window(key, after, people=question.people)]
+    windows = [_Window(key, question)]
     await fold_to_end(log, windows[0].take, history_filters(key), after=since, enough=lambda: windows[0].full)
     if there is not None and newest is None and await log.first(history_filters(key)) != there.first:
         # It was archived meanwhile, and left the log while that was read.
         return await page_of(log, question, asked, known)
     if newest is not None:
         for subject in subjects_in_archive(newest):
-            windows.append(window := _Window(key, after, people=question.people))
+            windows.append(window := _Window(key, question))
             async with aclosing(batches_of(log.archive, newest, subject, since)) as batches:
                 async for batch in batches:
                     for stored in batch:
@@ -85,7 +85,8 @@ async def page_of(
     found = [stored for stored in together([*chain(*in_archive)], in_log) if stored.sequence <= known_to]
     if after:
         if not found or found[0].sequence != after:
-            words = f"{after} is no event of {key.namespace}/{key.name} with the uid {key.uid}; read it from its begin"
+            of = f"{key.namespace}/{key.name} with the uid {key.uid}"
+            words = f"{after} is no event of {of}; leave after out to begin with the first"
             raise Refused(words, reason="Invalid")
         del found[0]
     return key, found[: question.limit], known_to < inf or len(found) > question.limit

@@ -80,7 +80,8 @@ async def test_the_pages_of_a_request_are_those_of_its_job(log: Log):
     assert [*chain(*await read(of(log), request))] == [*chain(*await read(of(log), replace(FIRST, uid="uid-9")))]
 
 
-async def test_a_page_reads_no_more_than_it_has(log: Log, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(("limit", "size"), [(1000, 1_000), (3, pages.PAGE_BYTES)], ids=["by bytes", "by number"])
+async def test_a_page_reads_no_more_than_it_has(log: Log, limit: int, size: int, monkeypatch: pytest.MonkeyPatch):
     read_of, begun, given = MemoryEventLog.read, list[int](), 0
 
     async def counted(self: MemoryEventLog, **asked: Any) -> AsyncGenerator[Batch, None]:
@@ -95,11 +96,11 @@ async def test_a_page_reads_no_more_than_it_has(log: Log, monkeypatch: pytest.Mo
     asked = of(log)
     await asked.answer(Question("team-a"))
     monkeypatch.setattr("tests.memory.eventlog.BATCH", 10)
-    monkeypatch.setattr(pages, "PAGE_BYTES", 1_000)
+    monkeypatch.setattr(pages, "PAGE_BYTES", size)
     monkeypatch.setattr(answers, "MOST_BYTES", 1_000)
     monkeypatch.setattr(MemoryEventLog, "read", counted)
     after = msgspec.json.decode(whole[0][200])["sequence"]
-    page = (await asked.answer(replace(FIRST, uid="uid-9", after=after))).body.splitlines()
+    page = (await asked.answer(replace(FIRST, uid="uid-9", limit=limit, after=after))).body.splitlines()
     assert page == whole[0][201 : 201 + len(page)]
     assert (begun, given) == ([after - 1], 10)
     await asked.view.stop()
@@ -109,7 +110,7 @@ async def test_a_page_reads_no_more_than_it_has(log: Log, monkeypatch: pytest.Mo
     ("cursor", "reason", "words"),
     [
         pytest.param({"after": 2}, "Invalid", "2 is no event of team-a/resnet with the uid uid-9", id="an earlier job"),
-        pytest.param({"after": 2, "uid": "uid-9"}, "Invalid", "read it from its begin", id="an earlier job's, by uid"),
+        pytest.param({"after": 2, "uid": "uid-9"}, "Invalid", "leave after out", id="an earlier job's, by uid"),
         pytest.param({"after": 10**9}, "Invalid", "is no event of", id="what the log never had"),
         pytest.param({"after": 2, "uid": "uid-0"}, "NotFound", "knows no TrainingJob team-a/resnet", id="no such job"),
         pytest.param({"name": "trainingjob.none"}, "NotFound", "knows no TrainingJob", id="no such name"),
