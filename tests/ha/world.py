@@ -69,7 +69,7 @@ class Pairs(Stack):
         self.replicas: list[Replica] = []
         self._over = over
         self.before = 0
-        """The last sequence of the jobs that were over when the services began."""
+        """The last sequence when the services began: the log's first event, and jobs that were over."""
 
     async def _start_services(self) -> None:
         await self._stack.enter_async_context(fake_nodes(self.cluster, self.data, nodes=NODES))
@@ -80,10 +80,9 @@ class Pairs(Stack):
             self.nats.url, name="test", user=LOG_ADMIN, password=self.nats.users[LOG_ADMIN]
         )
         self._stack.push_async_callback(self._admin.close)
-        if self._over:
-            async with connected(self.nats, LOG_ADMIN) as log:
-                await publish(self.nats, archived(self._over, await log.identity()))
-                self.before = await log.end()
+        async with connected(self.nats, LOG_ADMIN) as log:
+            await publish(self.nats, archived(self._over, await log.identity()))
+            self.before = await log.end()
         async with self.cluster.session(ADMIN) as session:
             for service in SERVICES:
                 for number in range(REPLICAS):
