@@ -439,6 +439,13 @@ class TestSize:
             DeleteWorkload(SECOND, Uid("w2"), waiting=True)
         ]
 
+    @pytest.mark.parametrize(("reserved", "kept"), [(False, 2), (True, 3)], ids=["the older", "that with quota"])
+    def test_of_two_larger_workloads_of_the_same_size_one_is_kept(self, reserved: bool, kept: int):
+        twins = workload(2, size=3, replaces=FIRST), workload(3, size=3, replaces=FIRST, reserved=reserved)
+        assert of_workloads(given(*a_queued_job(), scale_out(1), *twins)) == [
+            DeleteWorkload(workload_name(KEY, 5 - kept), Uid(f"w{5 - kept}"), waiting=True)
+        ]
+
     @pytest.mark.parametrize("queue", ["team-b", ""], ids=["another queue", "no queue"])
     def test_a_running_job_grows_in_the_queue_that_gave_its_quota(self, queue: str):
         moved = [*a_queued_job(), observed(a_spec(2, queue=queue, most=4), generation=2), scale_out(1)]

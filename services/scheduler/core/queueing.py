@@ -147,19 +147,21 @@ def _held(job: Job, known: list[Known], live: list[Known], holder: Known) -> lis
     slices = [its for _, its in waiting if (its.replaces, its.queue) == (child.name, view.queue)]
     asked = _larger(job, view, workers, slices[-1] if slices else None)
     wanted = (child.name, view.queue, asked)
-    fitting = [other for other, its in waiting if (its.replaces, its.queue, its.count(WORKER)) == wanted]
+    fitting = [each for each in waiting if (each[1].replaces, each[1].queue, each[1].count(WORKER)) == wanted]
+    # One is enough: that with quota, else the one that has waited longest.
+    kept = [other for other, its in fitting if its.reserved] or [other for other, _ in fitting[:1]]
     # A job by capacity begins with what it has quota for: its attempt has that size, and not what it wants.
     begun = job.elasticity is None or job.attempt.begun
     grows = begun and view.admitted and not view.finished and workers > view.count(WORKER)
     for other, its in waiting:
         older = workload_number(job.key, other.name) < workload_number(job.key, child.name)
-        if _is_spare(job, view, its, older=older) if its.reserved else not (grows and other in fitting):
+        if _is_spare(job, view, its, older=older) if its.reserved else not (grows and other in kept):
             steps += _deleted(job, other, its)
     if not view.admitted or view.finished:
         return steps
     if job.status.phase in ("Running", "Scaling") and not view.ready and job.may_try("ReadyWorkload"):
         steps.append(ReadyWorkload(child.name, child.uid))
-    if grows and not fitting:
+    if grows and not kept:
         steps += _written(job, _next(job, known), view.queue, asked, replaces=child.name)
     least = max(workers, quota.used_workers(job))
     if least < view.count(WORKER) and job.may_try("ShrinkWorkload"):
