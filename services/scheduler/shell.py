@@ -283,7 +283,7 @@ class Scheduler(Service):
         roles = [role.name for role in job.spec.roles if role.name not in OUTSIDE]
         slot = Slot(job.attempt.number, WORKER if WORKER in roles else roles[0], 0)
         framework = self._kinds.of(job)
-        priority = framework.pod(resource, job.spec, self._context(job, slot))["spec"].get("priorityClassName", "")
+        priority = gangs.priority_class(framework.pod(resource, job.spec, self._context(job, slot)))
         manifest = gangs.manifest(framework, self._pod_groups, job.key, effect.name, effect.least, priority)
         if await self._made(self._pod_groups, job, manifest) is None:
             await self._settle(self._pod_groups, job, effect.name)

@@ -1,14 +1,16 @@
 """PodGroups of Kubernetes, by which the kube-scheduler places pods together, and who asks for one.  Pure."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from shared.cluster import Resource
 from shared.cluster.objects import Custom, Object
-from shared.frameworks.framework import PodRenderer, metadata
+from shared.frameworks.framework import Framework, PodRenderer, metadata
 from shared.frameworks.schemas import Document
 from shared.job.naming import GANG, JobKey
+from shared.job.policies.gangs import OUTSIDE
 from shared.job.spec import Ignored, JobSpec
 from shared.untrusted import whole_number
 
@@ -22,16 +24,33 @@ NOT_SERVED = (
     "this cluster serves no PodGroups of scheduling.k8s.io, and each pod finds a place alone; from Kubernetes 1.36 on "
     "the feature gate GenericWorkload (in 1.36 with GangScheduling) brings them"
 )
+ONE_CLASS = "give all roles the same, and their pods find places together"
 
 _DIGITS = 5
 _MIN_AVAILABLE = "spec.runPolicy.schedulingPolicy.minAvailable"
 """Where Kubeflow's kinds say what the annotation says."""
 
 
-def with_gang(manifest: Custom, spec: JobSpec, why_not: str) -> JobSpec:
+def priority_class(pod: Document) -> str:
+    """The name of a pod's PriorityClass; empty if it has none."""
+    return str(pod["spec"].get("priorityClassName") or "")
+
+
+def of_another_class(framework: Framework, manifest: Custom, spec: JobSpec, pods: Mapping[str, Document]) -> str:
+    """Where a role has another PriorityClass than those before it, by the first pod of each; empty if none has.
+
+    Kubernetes places no pod whose priority is not its PodGroup's.
+    """
+    roles = [role.name for role in spec.roles if role.replicas and role.name in pods and role.name not in OUTSIDE]
+    others = [role for role in roles if priority_class(pods[role]) != priority_class(pods[roles[0]])]
+    return f"{framework.template_path(manifest, others[0])}.spec.priorityClassName" if others else ""
+
+
+def with_gang(manifest: Custom, spec: JobSpec, why_not: str, another: str = "") -> JobSpec:
     """The spec with what the job's annotation and the installation say about its gang.
 
-    `why_not` says why there can be none, for those who asked for one; empty if there can.
+    `why_not` says why there can be none, for those who asked for one; empty if there can.  `another` is where a role
+    has a PriorityClass of its own; empty if none has.
     """
     said = (manifest.metadata.annotations or {}).get(GANG)
     wanted = whole_number(said, _DIGITS) if said is not None else None
@@ -45,6 +64,9 @@ def with_gang(manifest: Custom, spec: JobSpec, why_not: str) -> JobSpec:
         of_spec = Ignored(field=_MIN_AVAILABLE, message=why_not)
         ignored += (of_spec if said is None else Ignored.annotation(GANG, why_not),) if asks else ()
         return msgspec.structs.replace(spec, gang=None, ignored=ignored)
+    if another:
+        told = Ignored(field=another, message=ONE_CLASS, effect="lets each pod find a place alone")
+        return msgspec.structs.replace(spec, gang=None, ignored=(*ignored, told))
     return msgspec.structs.replace(spec, gang=wanted or spec.gang or 0, ignored=ignored)
 
 

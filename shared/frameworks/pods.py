@@ -229,19 +229,28 @@ def amount(quantity: Any) -> float:
     return float(number) * _SCALES.get(suffix, 1.0) * 10.0 ** int(exponent or 0)
 
 
-def with_requests(framework: Framework, manifest: Custom, spec: JobSpec) -> JobSpec:
-    """The spec of which each role has the requests of its first pod; none where that cannot be rendered."""
+def first_pods(framework: Framework, manifest: Custom, spec: JobSpec) -> dict[str, Document]:
+    """The first pod of each role; empty if one cannot be rendered."""
     sizes = {role.name: role.replicas for role in spec.roles}
-    key, roles = key_of(manifest), []
+    key, pods = key_of(manifest), dict[str, Document]()
     for role in spec.roles:
         slot = Slot(0, role.name, 0)
         context = PodContext(key=key, slot=slot, name=WorkerName(f"{role.stem or key.name}0"), sizes=sizes)
         try:
-            pod = framework.pod(manifest, spec, context)
+            pods[role.name] = framework.pod(manifest, spec, context)
         except Refused:
-            return spec
-        roles.append(msgspec.structs.replace(role, requests=tuple(requests(pod.get("spec")).items())))
-    return msgspec.structs.replace(spec, roles=tuple(roles))
+            return {}
+    return pods
+
+
+def with_requests(spec: JobSpec, pods: Mapping[str, Document]) -> JobSpec:
+    """The spec of which each role has the requests of its first pod, if there is one."""
+    roles = [
+        msgspec.structs.replace(role, requests=tuple(requests(pods[role.name].get("spec")).items()))
+        for role in spec.roles
+        if role.name in pods
+    ]
+    return msgspec.structs.replace(spec, roles=tuple(roles)) if roles else spec
 
 
 def requests(pod: Any) -> dict[str, float]:

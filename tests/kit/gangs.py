@@ -12,13 +12,15 @@ def waits(store: MemoryStore, held: Held, room: int | None = None) -> bool:
     """True while the kube-scheduler binds a pod to no node for the sake of its gang.
 
     It considers none before its PodGroup and as many pods as that says exist, and binds none while there is no room
-    for so many beside those that have nodes.
+    for so many beside those that have nodes, and none with another PriorityClass than its PodGroup's.
     """
     group = (held.manifest["spec"].get("schedulingGroup") or {}).get("podGroupName")
     if not group:
         return False
     found = store.get(POD_GROUP, held.at[0], group)
     if found is None:
+        return True
+    if held.manifest["spec"].get("priorityClassName") != found.manifest["spec"].get("priorityClassName"):
         return True
     least = found.manifest["spec"]["schedulingPolicy"]["gang"]["minCount"]
     alive = [pod for pod in store.find(PODS) if (pod.manifest.get("status") or {}).get("phase") not in _OVER]

@@ -292,6 +292,17 @@ def test_who_asked_is_told_why_there_is_no_gang(said: str | None, before: int | 
     assert [each.field for each in spec.ignored] == [field] * bool(field)
 
 
+@pytest.mark.parametrize(
+    ("said", "why_not", "told"), [("true", "", 1), (None, "", 1), ("false", "", 0), ("true", OFF, 1), (None, OFF, 0)]
+)
+def test_roles_of_several_priorities_are_no_gang_and_who_would_have_one_is_told(
+    said: str | None, why_not: str, told: int
+):
+    job = Custom(metadata=Metadata(name="resnet", annotations={"muster.dev/gang": said} if said else None))
+    spec = with_gang(job, a_spec(4), why_not, "spec.worker.priorityClassName")
+    assert (spec.gang, len(spec.ignored)) == (None, told)
+
+
 def test_a_pod_keeps_the_group_of_its_template():
     assert in_group({"spec": {}}, GROUP)["spec"] == {"schedulingGroup": {"podGroupName": GROUP}}
     own = {"spec": {"schedulingGroup": {"podGroupName": "mine"}}}

@@ -3,12 +3,19 @@
 from typing import Any
 
 import msgspec
+import pytest
 
 from services.watcher.watches import Options
+from shared.frameworks.framework import true_conditions
 from shared.frameworks.gangs import NOT_SERVED
+from shared.frameworks.kubeflow import KubeflowJob
+from shared.frameworks.mpijob import MPIJOB
+from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.frameworks.scale_requests import SCALEOUTS
+from shared.frameworks.tfjob import TFJOB
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.naming import GANG
+from tests.frameworks.documents import changed, mpi_job, pytorch_job, tf_job
 from tests.kit import gangs
 from tests.kit.world import NAMESPACE, World, a_scale_out, a_training_job
 from tests.memory.watching import Held
@@ -74,6 +81,30 @@ async def test_a_group_has_the_priority_of_its_workers():
         world.submit("plain", 2)
         await world.running("plain")
         assert "priorityClassName" not in world.groups()[-1].manifest["spec"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "job", "classes", "groups"),
+    [
+        pytest.param(PYTORCHJOB, pytorch_job(), ("high", "low"), [], id="two classes"),
+        pytest.param(PYTORCHJOB, pytorch_job(), ("", "low"), [], id="one has none"),
+        pytest.param(PYTORCHJOB, pytorch_job(), ("low", "low"), ["low"], id="the same"),
+        pytest.param(TFJOB, tf_job(PS=2), ("low",), ["low"], id="no workers"),
+        pytest.param(MPIJOB, mpi_job(), ("high", "low"), ["low"], id="the launcher is in no gang"),
+    ],
+)
+async def test_pods_of_several_priorities_find_places_alone_and_the_job_is_told(
+    kind: KubeflowJob, job: dict[str, Any], classes: tuple[str, ...], groups: list[str]
+):
+    for role, name in zip(job["spec"][kind.replica_specs], classes, strict=True):
+        if name:
+            job = changed(job, f"spec.{kind.replica_specs}.{role}.template.spec.priorityClassName", name)
+    async with Crowd(room=9) as world:
+        world.apply(kind.resource, changed(job, "metadata", {"name": "mnist"}))
+        await world.until(lambda: "Running" in true_conditions(world.status(kind.resource, "mnist")))
+        assert [held.manifest["spec"]["priorityClassName"] for held in world.groups()] == groups
+        told = [event for event in world.kubernetes_events() if event[0] == "FieldIgnored"]
+        assert told == [("FieldIgnored", "mnist")] * (not groups)
 
 
 async def test_a_scale_out_without_room_for_all_takes_no_place():

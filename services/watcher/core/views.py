@@ -12,9 +12,9 @@ from services.watcher.core.progress import checkpoint_in
 from services.watcher.core.training import training_of
 from shared.cluster.objects import Custom, Metadata, Object, OwnerReference, Pod, Terminated
 from shared.frameworks.framework import Framework
-from shared.frameworks.gangs import OFF, with_gang
+from shared.frameworks.gangs import OFF, of_another_class, with_gang
 from shared.frameworks.kinds import BUILT_IN, Kinds
-from shared.frameworks.pods import with_requests
+from shared.frameworks.pods import first_pods, with_requests
 from shared.frameworks.queueing import QUEUE, view_of
 from shared.frameworks.runtimes import runtime_of
 from shared.frameworks.scale_requests import parse_scale, selected
@@ -145,11 +145,12 @@ def _read(
     spec, annotations = answer, meta.annotations or {}
     if kueue and framework.is_queued:
         spec = msgspec.structs.replace(spec, queue=(meta.labels or {}).get(QUEUE, ""))
-    spec = with_gang(manifest, spec, no_gangs)
+    pods = first_pods(framework, manifest, spec)
+    spec = with_gang(manifest, spec, no_gangs, of_another_class(framework, manifest, spec, pods))
     spec = _with_restarts_in_place(spec, annotations.get(naming.RESTART_IN_PLACE))
     spec = _with_forced_deletion(spec, annotations.get(naming.FORCE_DELETE_AFTER))
     spec = _with_stalls(spec, annotations)
-    spec = with_requests(framework, manifest, spec)
+    spec = with_requests(spec, pods)
     if len(_labels(meta.labels or {})) < len(meta.labels or {}):
         told = Ignored(
             field="metadata.labels",
