@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
+    Awaitable,
     Callable,
     Coroutine,
     Hashable,
@@ -45,6 +46,7 @@ ROWS = 2_000_000
 NO_STATUS: dict[str, Any] = {}
 """Of each row: a list has no use for statuses, which are most of the bytes."""
 FULL = "the jobs that are open here have too many events: close a tab of another one, or use `muster ui`"
+TOO_LARGE = "the job has more events than this page holds for one user: use `muster ui` or `muster report --html`"
 IDLE_SECONDS = 120.0
 """Seconds between two looks for what nobody reads."""
 PAUSE_SECONDS = 0.25
@@ -211,12 +213,12 @@ class Followed:
     def __init__(
         self,
         read: Callable[[Tell], AsyncGenerator[Sequence[Stored], None]],
-        take: Callable[[int], bool] = lambda _: True,
-        give: Callable[[int], None] = lambda _: None,
+        take: Callable[["Followed", int], Awaitable[None]],
+        give: Callable[[int], None],
     ) -> None:
-        """`take` is asked for room for so many bytes of events, which `give` gives back."""
+        """`take` makes room for so many more bytes of events, or raises `Refused`; `give` gives all of it back."""
         self.news = News()
-        self._take, self._give, self._taken = take, give, 0
+        self._take, self._give, self.taken = take, give, 0
         self.events: list[Stored] = []
         self.readers = 0
         self._sketch = Sketch()
@@ -229,9 +231,8 @@ class Followed:
         try:
             async with aclosing(read(self.news.told)) as batches:
                 async for batch in batches:
-                    if not self._take(size := sum(OF_EVENT + len(stored.body) for stored in batch)):
-                        raise Refused(FULL, reason="TooManyRequests")
-                    self._taken += size
+                    await self._take(self, size := sum(OF_EVENT + len(stored.body) for stored in batch))
+                    self.taken += size
                     self.events += batch
                     self.news.trouble = ""
                     self.news.changed()
@@ -268,7 +269,7 @@ class Followed:
 
     async def close(self) -> None:
         await end(self._task)
-        self._give(self._taken)
+        self._give(self.taken)
         if self._first.done() and not self._first.cancelled():
             # asyncio logs an exception that no caller has read, and the browsers were told of this one.
             self._first.exception()
@@ -368,6 +369,15 @@ class Kept(Generic[K, S]):
                 raise Refused(self._full, reason="TooManyRequests")
             await self._close(idle)
 
+    async def takes(self, take: Callable[[], bool], person: str, thing: S) -> bool:
+        """True once `take` does; others than `thing` without a reader are closed until then, the person's own first."""
+        async with self._changing:
+            of = {key: whose for key, (whose, it) in self._things.items() if not it.readers and it is not thing}
+            idle = sorted(of, key=lambda key: of[key] != person)
+            while not (taken := take()) and idle:
+                await self._close(idle.pop(0))
+        return taken
+
     async def rest(self, of: Callable[[K], bool] = lambda _: True) -> None:
         """Close, for ever, those of these keys that had no reader at two looks."""
         idle: set[K] = set()
@@ -424,14 +434,23 @@ class View:
         """The job while the context lasts.  Raises `Trouble` if it cannot be read."""
 
         def begin() -> Followed:
-            room, person = self._bounds.events, self._person
             return Followed(
                 lambda trouble: self.source.events(asked, namespace, uid, trouble),
-                lambda size: room.take(person, amount=size),
-                lambda size: room.give(person, amount=size),
+                self._take,
+                lambda size: self._bounds.events.give(self._person, amount=size),
             )
 
         return self._bounds.jobs.of((self, namespace, asked.word, uid), self._person, begin)
+
+    async def _take(self, job: Followed, size: int) -> None:
+        take = partial(self._bounds.events.take, self._person, amount=size)
+        if take():
+            return
+        # One person alone may have half.
+        if 2 * (job.taken + size) > self._bounds.events.limit:
+            raise Refused(TOO_LARGE, reason="TooLarge")
+        if not await self._bounds.jobs.takes(take, self._person, job):
+            raise Refused(FULL, reason="TooManyRequests")
 
     def _has(self, key: tuple["View", str, str, str]) -> bool:
         return key[0] is self

@@ -79,7 +79,7 @@ UI = Budget(
     head_bytes=2**14,
     cancels=True,
 )
-STATUSES = {"NotFound": 404, "Forbidden": 403, "Denied": 403, "Invalid": 400, "TooManyRequests": 429}
+STATUSES = {"NotFound": 404, "Forbidden": 403, "Denied": 403, "Invalid": 400, "TooLarge": 413, "TooManyRequests": 429}
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Admit = Callable[[web.Request], AbstractAsyncContextManager[View]]

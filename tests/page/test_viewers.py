@@ -283,22 +283,57 @@ async def test_a_job_that_nobody_reads_makes_room_for_one_of_another_view(site: 
     assert len(view._bounds.jobs._things) == 1
 
 
-async def test_what_one_user_follows_has_so_many_bytes_which_come_back(site: Site, browser: aiohttp.ClientSession):
+async def test_a_closed_tab_makes_room_for_the_events_of_another_one_at_once(
+    site: Site, browser: aiohttp.ClientSession
+):
     assert await status_of(site, browser, "alice") == 200
     [(_, view), *_] = site.views._things.values()
-    of_one = "api/jobs/team-a/trainingjob/resnet-of-alice"
-    assert await status_of(site, browser, "alice", of_one) == 200
     room = view._bounds.events
-    # Half of the room may be one person's.
-    room.limit = 2 * room.taken
-    other = "-/api/jobs/team-a/trainingjob/resnet"
-    async with site.get(browser, other, "alice") as answer:
-        assert (answer.status, await answer.json()) == (429, {"error": following.FULL})
-    assert await status_of(site, browser, "alice", of_one) == 200
+    async with site.get(browser, "-/api/jobs/team-a/trainingjob/resnet-of-alice/news", "alice") as news:
+        await told(news)
+        # Half of the room may be one person's, and the jobs are equally large.
+        one = room.taken
+        room.limit = one * 5 // 2
+        async with site.get(browser, f"-/{RESNET}", "alice") as answer:
+            assert (answer.status, await answer.json()) == (429, {"error": following.FULL})
+    async with asyncio.timeout(following.BEAT_SECONDS):
+        while await status_of(site, browser, "alice", RESNET) != 200:
+            await asyncio.sleep(0.05)
+    assert await status_of(site, browser, "bob", RESNET) == 200
+    assert room.taken == one, "what nobody reads makes room for another person, too"
+    room.limit = one * 9 // 2
+    for path in (RESNET, "api/jobs/team-a/trainingjob/resnet-of-alice"):
+        assert await status_of(site, browser, "alice", path) == 200
+    assert [whose for whose, _ in view._bounds.jobs._things.values()] == ["bob", "alice"], "that of another one last"
     await view._bounds.jobs.close()
     assert room.taken == 0
-    async with site.get(browser, other, "alice") as answer:
-        assert answer.status == 200
+
+
+async def test_a_job_without_a_reader_that_grows_beyond_the_room_ends(site: Site, browser: aiohttp.ClientSession):
+    async with site.get(browser, "-/api/jobs/team-a/trainingjob/resnet-of-alice/news", "alice") as news:
+        await told(news)
+        assert await status_of(site, browser, "alice", RESNET) == 200
+        [(_, view), *_] = site.views._things.values()
+        _, (_, job) = view._bounds.jobs._things.values()
+        view._bounds.events.limit = 2 * view._bounds.events.taken
+        site.people[0].add("resnet", JobFailed(reason="Crash", message="too hot"))
+        async with asyncio.timeout(5):
+            while not job.over:
+                await asyncio.sleep(0.01)
+        assert job.news.trouble == following.FULL
+
+
+async def test_a_job_too_large_for_one_user_takes_no_room_and_says_what_shows_it(
+    site: Site, browser: aiohttp.ClientSession
+):
+    assert await status_of(site, browser, "alice", RESNET) == 200
+    [(_, view), *_] = site.views._things.values()
+    room = view._bounds.events
+    room.limit = 3 * (small := room.taken)
+    site.people[0].add("large", *a_running_job(2), JobFailed(reason="Crash", message="x" * small))
+    async with site.get(browser, "-/api/jobs/team-a/trainingjob/large", "alice") as answer:
+        assert (answer.status, await answer.json()) == (413, {"error": following.TOO_LARGE})
+    assert room.taken == small, "what nobody reads stays: its end would not help"
 
 
 async def test_one_user_has_some_requests_under_way(site: Site, browser: aiohttp.ClientSession):
