@@ -30,7 +30,7 @@ from shared.eventlog.inspection import standstill
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.subject import Subject
 from shared.frameworks.kinds import Kinds
-from shared.history_api import GROUP, KIND, PLURAL, VERSION, Question, path_of, query_of
+from shared.history_api import GROUP, KIND, NDJSON, PLURAL, VERSION, Question, path_of, query_of
 from shared.job.fold import Histories
 from shared.job.naming import key_of
 from shared.process.settings import Settings
@@ -57,7 +57,6 @@ LOOK_SECONDS = 2.0
 """Seconds between two streams while a command goes on with changes."""
 IDLE_SECONDS = 90.0
 """Seconds without data after which a stream is given up: one of events ends by itself before, a watch has bookmarks."""
-NDJSON = "application/x-ndjson"
 PAGE_EVENTS = 10_000
 """The most events of one answer; the service ends it earlier if they are large."""
 TOO_LARGE = "RequestEntityTooLarge"

@@ -7,6 +7,8 @@ import msgspec
 from shared.errors import Refused
 from shared.untrusted import whole_number
 
+NDJSON = "application/x-ndjson"
+"""The media type of events, one JSON object in each line."""
 GROUP = "history.muster.dev"
 VERSION = "v1"
 API_VERSION = f"{GROUP}/{VERSION}"

@@ -26,6 +26,7 @@ from muster.terminal import say
 from shared.errors import Refused, Transient, Trouble
 from shared.eventlog.subject import Subject
 from shared.frameworks.kinds import Kinds
+from shared.history_api import NDJSON
 from shared.job.fold import History
 from shared.job.naming import key_of
 from shared.private import write_private
@@ -66,7 +67,7 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-HTML, JSON, NDJSON = "text/html; charset=utf-8", "application/json", "application/x-ndjson"
+HTML, JSON = "text/html; charset=utf-8", "application/json"
 END = "</noscript></main>"
 UI = Budget(
     port="ui",

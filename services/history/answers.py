@@ -29,7 +29,7 @@ from shared.eventlog import EventLog, Stored
 from shared.eventlog.subject import filters, names_people
 from shared.flow import Shares, Turns
 from shared.frameworks.kinds import Kinds
-from shared.history_api import Question, Share, path_of, query_of, words_of
+from shared.history_api import NDJSON, Question, Share, path_of, query_of, words_of
 from shared.job.fold import Histories
 from shared.job.naming import JobKey, Uid, namespace_filters
 from shared.runtime.appends import stamp
@@ -76,7 +76,6 @@ KEPT_SECONDS = 300.0
 """Seconds for which an answer is kept: a restored log may end again where the lost one did."""
 MOST_WORDS = 1024
 """The most characters of a question: names of Kubernetes have some hundred."""
-NDJSON = "application/x-ndjson"
 ENTRY_BYTES = 4 * MOST_WORDS + 1024
 """Bytes that are counted for an answer beside its body: its question and its place."""
 

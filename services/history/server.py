@@ -27,7 +27,7 @@ from shared.cluster.kube import KubeCluster
 from shared.cluster.verdicts import Verdicts
 from shared.errors import Refused, Transient, Trouble
 from shared.flow import Shares, Turns
-from shared.history_api import GROUP, PEOPLE, PLURAL, ROOT, VERSION, WHOLE, Question, parse, path_of, with_query
+from shared.history_api import GROUP, NDJSON, PEOPLE, PLURAL, ROOT, VERSION, WHOLE, Question, parse, path_of, with_query
 from shared.process.bounds import Budget
 from shared.process.http import common_name, know, send, write
 from shared.process.serving import Certificate, listening
@@ -122,7 +122,7 @@ class Sending:
         status: Callable[[Exception], Json],
     ) -> web.StreamResponse:
         """Send everything that is told.  `status` is the last word of a watch that fails."""
-        media = "application/x-ndjson" if self._of_events else "application/json"
+        media = NDJSON if self._of_events else "application/json"
         response = web.StreamResponse(headers={"Content-Type": media})
         await response.prepare(self._request)
         longest = EVENTS_SECONDS if self._of_events else WATCH_SECONDS

@@ -300,7 +300,7 @@ async def test_a_closed_tab_makes_room_for_the_events_of_another_one_at_once(
         while await status_of(site, browser, "alice", RESNET) != 200:
             await asyncio.sleep(0.05)
     assert await status_of(site, browser, "bob", RESNET) == 200
-    assert room.taken == one, "what nobody reads makes room for another person, too"
+    assert room.taken == one, "a job that nobody reads makes room for one of another person"
     room.limit = one * 9 // 2
     for path in (RESNET, "api/jobs/team-a/trainingjob/resnet-of-alice"):
         assert await status_of(site, browser, "alice", path) == 200
@@ -333,7 +333,7 @@ async def test_a_job_too_large_for_one_user_takes_no_room_and_says_what_shows_it
     site.people[0].add("large", *a_running_job(2), JobFailed(reason="Crash", message="x" * small))
     async with site.get(browser, "-/api/jobs/team-a/trainingjob/large", "alice") as answer:
         assert (answer.status, await answer.json()) == (413, {"error": following.TOO_LARGE})
-    assert room.taken == small, "what nobody reads stays: its end would not help"
+    assert room.taken == small, "the job that nobody reads stays: without it the large one would not fit either"
 
 
 async def test_one_user_has_some_requests_under_way(site: Site, browser: aiohttp.ClientSession):
