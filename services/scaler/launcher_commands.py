@@ -31,7 +31,6 @@ T = TypeVar("T")
 log = structlog.get_logger()
 
 LOOKS_AT_ONCE = 8
-"""The most launchers that one process checks at the same time."""
 
 LOOK_SECONDS = 5.0
 """Seconds for one check, its wait for a turn included; a check that times out is repeated later."""
@@ -60,8 +59,6 @@ READ_AGAIN_SECONDS = 0.5
 
 
 class LauncherCommands:
-    """The commands that the scaler runs in launchers."""
-
     def __init__(self, cluster: Cluster, *, allowed: bool = True) -> None:
         """Unless commands are `allowed`, each one is refused before anything is asked of the cluster."""
         self._cluster = cluster
@@ -69,7 +66,6 @@ class LauncherCommands:
         self._looks = asyncio.Semaphore(LOOKS_AT_ONCE)
 
     async def run(self, job: Job, effect: RunScript) -> ScriptFinished:
-        """Run the script of a request in the launcher for which it was decided."""
         loop = asyncio.get_running_loop()
         key, begun = job.key, loop.time()
         try:
@@ -98,7 +94,6 @@ class LauncherCommands:
         return ScriptFinished(request=effect.request, exit_code=ended.exit_code)
 
     async def check_drain(self, job: Job, effect: CheckDrain) -> DrainChecked:
-        """Find the leaving workers that the arguments of the launcher's processes still name."""
         try:
             async with asyncio.timeout(LOOK_SECONDS), self._looks:
                 ended = await self._look(job, effect.pod, effect.pod_uid, effect.container, commands.LOOK)
@@ -129,7 +124,6 @@ class LauncherCommands:
         return await self._look(job, effect.name, effect.uid, effect.container, command)
 
     async def _look(self, job: Job, pod: str, uid: str, container: str, command: Sequence[str]) -> Execution:
-        """A short command in the launcher."""
         await self._must_be_launcher(job, pod, uid)
         return await self._cluster.execute(
             job.key.namespace, pod, container, command, timeout=LOOK_SECONDS, most=MOST_ARGUMENTS

@@ -32,8 +32,6 @@ from shared.untrusted import whole_number
 
 
 class Scaler(Service):
-    """The service."""
-
     author: Author = "scaler"
 
     def __init__(self, cluster: Cluster, policy: Policy, kinds: Kinds = BUILT_IN) -> None:
@@ -203,7 +201,6 @@ def _version(hosts: Metadata) -> int:
 
 
 def build(dependencies: Dependencies) -> Scaler:
-    """The service of a process with these dependencies."""
     settings = dependencies.settings
     policy = Policy.of(settings.drain, commands=settings.exec)
     return Scaler(dependencies.cluster, policy, dependencies.kinds)

@@ -75,8 +75,6 @@ _Read = tuple[JobKey, int, int, str]
 
 
 class Scheduler(Service):
-    """The service."""
-
     author: Author = "scheduler"
 
     def __init__(
@@ -458,7 +456,6 @@ class Scheduler(Service):
         return JobRuntime(used, msgspec.json.decode(text))
 
     async def _runtime_text(self, job: Job, used: RuntimeUsed) -> str:
-        """The text of the runtime itself."""
         kind = next(each for each in self._kinds.of(job).runtimes if each.resource.kind == used.kind)
         namespace = "" if kind.of_cluster else job.key.namespace
         found = await self._cluster.get(kind.resource, namespace, used.name)
@@ -478,7 +475,6 @@ def _sizes(slots: SortedSet[Slot]) -> Mapping[str, int]:
 
 
 def build(dependencies: Dependencies) -> Scheduler:
-    """The service of a process with these dependencies."""
     settings = dependencies.settings
     if settings.progress_url and settings.progress_ca is None:
         raise Refused("name the authority of MUSTER_PROGRESS_URL in MUSTER_PROGRESS_CA", reason="NoAuthority")

@@ -20,15 +20,12 @@ from shared.runtime.ownership import QUICK_SECONDS, must_be_controlled, must_be_
 
 
 class Workloads:
-    """The Workloads of all jobs."""
-
     def __init__(self, cluster: Cluster, kinds: Kinds, now: Callable[[], datetime]) -> None:
         self._cluster = cluster
         self._kinds = kinds
         self._now = now
 
     async def write(self, job: Job, effect: effects.WriteWorkload, resource: Custom) -> None:
-        """Create the Workload, or write one without quota anew."""
         manifest = queueing.manifest(
             self._kinds.of(job),
             resource,

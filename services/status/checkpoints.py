@@ -38,8 +38,6 @@ ANNOUNCED = "announced"
 
 
 class Checkpoints:
-    """The checkpoints of one log."""
-
     def __init__(self, bucket: Bucket, identity: str) -> None:
         self._bucket = bucket
         self._identity = identity
@@ -107,7 +105,6 @@ class Checkpoints:
 
 
 def _shown(uid: Uid) -> str:
-    """The key of an object's last document."""
     return f"{uid}.shown"
 
 

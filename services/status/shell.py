@@ -64,8 +64,6 @@ of a head.
 
 
 class Status:
-    """The service."""
-
     author: Author = "status"
 
     def __init__(
@@ -319,7 +317,6 @@ class Status:
         return self.hash_at(key, shown.sequence) in (None, shown.hash)
 
     def _head_in(self, status: Any) -> Head | None:
-        """The head of this log in a status."""
         log, head = shown_in(status)
         return head if log == self._identity else None
 
@@ -389,7 +386,6 @@ def event_name(effect: Announce) -> str:
 
 
 def build(dependencies: Dependencies) -> Status:
-    """The service of a process with these dependencies."""
     anchoring = Anchoring(dependencies.cluster, dependencies.settings.anchor, dependencies.identity)
     return Status(
         dependencies.cluster, dependencies.heads, dependencies.identity, dependencies.kinds, anchoring=anchoring

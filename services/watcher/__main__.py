@@ -5,7 +5,6 @@ from shared.process.main import main
 
 
 def run() -> None:
-    """The entry point."""
     main("watcher", build)
 
 

@@ -148,7 +148,6 @@ class Asking:
         self._wake_later(key, 0.0)
 
     async def _presence(self, history: History, *, namespace: bool) -> questions.Presence:
-        """Whether the job is there, and whether it or its `namespace` is being deleted."""
         key = history.job.key
         found = await self._cluster.get(self._kinds.of(history.job).resource, key.namespace, key.name)
         if found is None or found.metadata.uid != key.uid:

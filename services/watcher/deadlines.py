@@ -33,8 +33,6 @@ log = structlog.get_logger()
 
 
 class Deadlines:
-    """The clocks of one watcher."""
-
     def __init__(
         self,
         cache: Cache,

@@ -229,7 +229,6 @@ class Reports:
                 await self._runtime.appends.append_until_stored(history, event, partial(still, kind))
 
     def forget(self, key: JobKey) -> None:
-        """Forget a job that is gone."""
         self._last.pop(key, None)
         self._waiting.pop(key, None)
         self._backwards.pop(key, None)
@@ -242,8 +241,6 @@ def interval_of(job: Job, interval: float) -> float:
 
 
 class ProgressPort:
-    """The port."""
-
     def __init__(self, reports: Reports, tokens: Tokens, answered: Callable[[int], None]) -> None:
         """`answered` is told of each answer's HTTP status."""
         self._reports = reports

@@ -198,7 +198,6 @@ class Watcher:
         return found.facts, found.late
 
     def _parts(self, namespace: str) -> dict[Budget, float]:
-        """How much of its budgets the namespace has used."""
         use = self._runtime.histories.used[namespace]
         return parts_used(use, self._limits, self._runtime.space().most, self._memory)
 
@@ -367,7 +366,6 @@ class Watcher:
 
 
 def build(dependencies: Dependencies) -> Watcher:
-    """The service of a process with these dependencies."""
     settings = dependencies.settings
     options = Options(
         namespace=settings.namespace,

@@ -46,7 +46,6 @@ LISTS_THAT_WENT_BACK = 3
 """After so many lists in a row with an older version the store counts as restored; fewer may be late answers."""
 
 LIST_AGAIN_SECONDS = 1.0
-"""Seconds between two such lists."""
 
 SCALE_KINDS: tuple[ScaleKind, ...] = get_args(ScaleKind)
 
@@ -57,8 +56,6 @@ log = structlog.get_logger()
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of a watcher."""
-
     namespace: str = ""
     """Empty for the whole cluster."""
     namespace_selector: tuple[str, ...] = ()
@@ -76,7 +73,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     seal_after: int | None = None
     """Seconds after which the history of a job that is gone with all that it had is sealed; None for never."""
     kueue: bool = False
-    """True if jobs may wait in queues of Kueue."""
     pod_groups: Resource[Object] | None = None
     """The version of PodGroups by which pods are placed together; None if none are."""
     no_gangs: str = gangs.OFF
@@ -102,8 +98,6 @@ class Viewed(Object, frozen=True, kw_only=True):
 
 
 class Watches:
-    """The watches of one watcher."""
-
     def __init__(
         self,
         cluster: Cluster,
@@ -252,7 +246,6 @@ class Watches:
         return self._put_job(framework, at, self._observed(framework, joined(manifest, runtime)))
 
     def _runtime_at(self, reference: Reference) -> JobRuntime | Without | None:
-        """The runtime, or why it is not seen."""
         if reference.resource not in self._answered:
             return "not seen"
         listing = self._cache.runtimes[reference.resource]
@@ -422,7 +415,6 @@ class Watches:
         return known
 
     async def _went_back(self, before: Known, seen: Snapshot[Viewed]) -> bool:
-        """True if a LIST is older than what was known before it."""
         older = seen.version < before.reached
         async for thing in self._runtime.in_slices(() if older else seen.objects):
             older = older or before.has_newer(thing)

@@ -116,7 +116,6 @@ class PodRenderer(ABC):
         return []
 
     def autoscaler(self, manifest: Custom, spec: JobSpec, key: JobKey) -> Document:
-        """The HorizontalPodAutoscaler of a job that is `autoscaled`."""
         target = {"apiVersion": self.resource.api_version, "kind": self.resource.kind, "name": key.name}
         return {
             "apiVersion": AUTOSCALERS.api_version,
@@ -186,7 +185,6 @@ class Framework(Parser, PodRenderer, StatusRenderer):
     """One kind of job.  Implementations have no state and are shared between threads and jobs."""
 
     take_over: TakeOver = TakeOver()
-    """The traces of the replaced operator in its jobs."""
 
     @property
     def name(self) -> str:
@@ -218,7 +216,6 @@ def slot_labels(framework: PodRenderer, key: JobKey, slot: Slot) -> dict[str, st
 
 
 def key_of(manifest: Custom) -> JobKey:
-    """The job of a resource."""
     return JobKey(manifest.metadata.namespace, manifest.metadata.name, Uid(manifest.metadata.uid))
 
 

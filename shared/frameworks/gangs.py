@@ -32,7 +32,6 @@ _MIN_AVAILABLE = "spec.runPolicy.schedulingPolicy.minAvailable"
 
 
 def priority_class(pod: Document) -> str:
-    """The name of a pod's PriorityClass; empty if it has none."""
     return str(pod["spec"].get("priorityClassName") or "")
 
 

@@ -29,7 +29,6 @@ GROUP = "kubeflow.org"
 REPLICA_INDEX = "training.kubeflow.org/replica-index"
 JOB_ROLE = "training.kubeflow.org/job-role"
 LEADING: Mapping[str, str] = MappingProxyType({JOB_ROLE: "master"})
-"""The label of the pod that leads the others."""
 
 _INDEX = re.compile(r"[0-9]{1,5}")
 """A pod's index in a label."""
@@ -64,7 +63,6 @@ class RunPolicy(Written):
 
 
 SUSPEND = ".spec.runPolicy.suspend"
-"""The field that asks for a pause."""
 
 FREE = f"{schemas.BY_CONDITIONS} || {schemas.pausing(SUSPEND)}"
 """True if no pod depends on the spec, or none will."""
@@ -110,7 +108,6 @@ class KubeflowJob(Replicated):
     controllers: ClassVar[tuple[str, ...]] = ("", "kubeflow.org/training-operator")
     """The values of `managedBy` that name the operator itself."""
     model: ClassVar[type[Written]] = Written
-    """The fields of `spec` that only this kind has."""
     told: ClassVar[tuple[str, ...]] = ()
     """Those of which every pod is told: a new pod would differ from the running ones after a change."""
     replica_fields: ClassVar[Document] = {}

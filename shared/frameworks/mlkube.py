@@ -22,7 +22,6 @@ DISTRIBUTED = "dist"
 NOT_LOCAL = "a local job has one WORKER and nothing else"
 
 KEPT_CONDITIONS = 10
-"""The most conditions, as in the replaced operator."""
 
 
 class MxJob(WithRuntimeId):

@@ -57,7 +57,6 @@ class Written:
 
     @classmethod
     def properties(cls) -> Document:
-        """The OpenAPI schemas of the fields."""
         return {each.name: each.schema for each in cls.declared}
 
     @classmethod
@@ -119,12 +118,10 @@ def anything(schema: Document, *, required: bool = False) -> Field[Fields]:
 
 
 def part(model: type[W]) -> Field[W]:
-    """A required object."""
     return Field(model.schema(), lambda fields, name: model(fields.part(name)), required=True)
 
 
 def items(model: type[W], description: str = "", **more: Any) -> Field[list[W]]:
-    """A list of objects."""
     schema = _described({"type": "array"}, description) | {"items": model.schema()} | more
     return Field(schema, lambda fields, name: [model(each) for each in fields.parts(name)])
 

@@ -33,7 +33,6 @@ RESERVED = frozenset({"DMLC_ROLE", "DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT", "DML
 MOST_PORT = 65_535
 
 _OF_PODS: tuple[RestartPolicy, ...] = ("Never", "OnFailure", "Always")
-"""The restart policies of Kubernetes."""
 
 LONGEST_RUNTIME_ID = 16
 """Characters of a RuntimeId: the name of a pod has it and the job's name."""

@@ -33,7 +33,6 @@ def job_status(job: Job, *, type_field: str, waiting: str) -> Document:
 
 
 def schema(type_field: str, **more: Document) -> Document:
-    """The schema of such a status."""
     replicas = {
         "type": "object",
         "properties": {
@@ -129,12 +128,10 @@ def result(job: Job) -> Document | None:
 
 
 def successes(job: Job) -> int:
-    """The number of pods that succeeded and are not replaced."""
     return sum(vacancy.succeeded for vacancy in job.attempt.vacancies.values())
 
 
 def _states(job: Job, role: RoleSpec, waiting: str) -> Document:
-    """The states of a type's pods, and the state of the type."""
     known = Counter(_each_state(job, role, waiting))
     # Slots are unassigned before the first attempt, between attempts, and after the clean-up.
     unknown = role.replicas - known.total()

@@ -163,7 +163,6 @@ class Port(NamedTuple):
 
 
 def path_of(key: JobKey) -> str:
-    """The path to which the programs of a job report."""
     return f"/v1/namespaces/{key.namespace}/jobs/{key.name}/{key.uid}/progress"
 
 

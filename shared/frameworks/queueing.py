@@ -19,8 +19,6 @@ from shared.untrusted import at, objects, whole_number
 
 
 class PriorityClass(Object, frozen=True, kw_only=True, rename="camel"):
-    """A WorkloadPriorityClass."""
-
     value: int = 0
 
 
@@ -33,7 +31,6 @@ PRIORITIES = Resource(GROUP, VERSION, "workloadpriorityclasses", "WorkloadPriori
 QUEUE = f"{GROUP}/queue-name"
 JOB_UID = f"{GROUP}/job-uid"
 PRIORITY = f"{GROUP}/priority-class"
-"""Labels."""
 POD_SET = f"{GROUP}/podset"
 WORKLOAD = f"{GROUP}/workload"
 """The label and the annotation of a pod that Kueue counts."""
@@ -207,7 +204,6 @@ def placed(pod: Document, name: str, view: PodSetView) -> Document:
 
 
 def has_quota(workload: Custom) -> bool:
-    """True if Kueue has reserved quota for it."""
     return _is_true(workload, "QuotaReserved")
 
 

@@ -91,7 +91,6 @@ _OF_GANG = re.compile(r"(scheduling|pod-group|kueue|volcano)[\w.-]*(/|$)|.*/(pod
 
 
 def rendezvous_name(key: JobKey) -> str:
-    """The name of a job's rendezvous pod."""
     return f"{key.name}{STEM}0"
 
 

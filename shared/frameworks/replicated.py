@@ -25,15 +25,12 @@ GREATEST_PORT = 65_535
 
 
 class ReplicaType(NamedTuple):
-    """A type of replicas."""
-
     name: str
     """The name as users write it; the role is the same in lower case."""
     least: int = 0
     """The least number of them in a job."""
     most: int = reading.MOST_WORKERS
     replicas: int = 1
-    """The default number."""
     restart_policy: RestartPolicy = "Never"
     """When the job does not say."""
 
@@ -64,7 +61,6 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
     spec: JobSpec
     context: PodContext
     ports: Mapping[str, int]
-    """The port of each role."""
 
     @property
     def role(self) -> str:
@@ -88,10 +84,7 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Replicated(Framework):
-    """A framework of replicas."""
-
     job_type: ClassVar[str]
-    """The kind."""
     group: ClassVar[str]
     version: ClassVar[str]
     plural: ClassVar[str] = ""
@@ -152,7 +145,6 @@ class Replicated(Framework):
         return reading.Fields(manifest.spec, "spec", problems)
 
     def restart_policy(self, kind: ReplicaType, fields: reading.Fields) -> RestartPolicy:
-        """The restartPolicy of a type."""
         return fields.choice(
             "restartPolicy", reading.RESTART_POLICIES, kind.restart_policy, reason="UnknownRestartPolicy"
         )

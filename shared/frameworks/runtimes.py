@@ -27,12 +27,9 @@ COPY = "runtime"
 
 
 class RuntimeKind(NamedTuple):
-    """A kind of runtime."""
-
     resource: Resource[Custom]
     definition: Definition
     of_cluster: bool
-    """True if it is cluster-scoped."""
 
 
 class Reference(NamedTuple):
@@ -52,7 +49,6 @@ class JobRuntime(NamedTuple):
 
 
 def read(resource: Resource[Custom], manifest: Custom) -> JobRuntime:
-    """A runtime's resource."""
     meta, spec = manifest.metadata, manifest.spec
     try:
         text = text_of(spec)
@@ -90,13 +86,11 @@ def joined(manifest: Custom, runtime: JobRuntime | Without | None) -> Custom:
 
 
 def runtime_of(manifest: Custom) -> JobRuntime | None:
-    """The runtime in a joined resource."""
     found = at(manifest.spec, FIELD)
     return found if isinstance(found, JobRuntime) else None
 
 
 def why_without(manifest: Custom) -> Without:
-    """Why a joined resource has no runtime."""
     found = at(manifest.spec, FIELD)
     return next((why for why in _WHY if why == found), "missing")
 

@@ -77,7 +77,6 @@ VERSION = "v1alpha1"
 SCALEINS = Resource(GROUP, VERSION, "scaleins", "ScaleIn", Custom)
 SCALEOUTS = Resource(GROUP, VERSION, "scaleouts", "ScaleOut", Custom)
 REQUESTS = {known.kind: known for known in (SCALEINS, SCALEOUTS)}
-"""By kind."""
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 MOST_NAMED = 1_000

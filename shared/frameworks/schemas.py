@@ -46,7 +46,6 @@ class Definition(NamedTuple):
     short_names: tuple[str, ...] = ()
     singular: str = ""
     columns: tuple[Document, ...] = ()
-    """The `additionalPrinterColumns`."""
     rules: tuple[Document, ...] = ()
     """The `x-kubernetes-validations` of the whole resource."""
     status: Document | None = None
@@ -59,14 +58,12 @@ class Definition(NamedTuple):
     expires: bool = True
     """True if its jobs have a time to live after their end, after which the scheduler deletes them."""
     versions: tuple[Version, ...] = ()
-    """The other served versions."""
 
 
 OPEN: Document = {"x-kubernetes-preserve-unknown-fields": True}
 """Added to a schema: the API server keeps undeclared fields."""
 
 ANYTHING: Document = {"type": "object", **OPEN}
-"""An object that keeps all its fields."""
 
 TEXT: Document = {"type": "string"}
 BOOLEAN: Document = {"type": "boolean"}
@@ -195,7 +192,6 @@ def by_phase(*phases: str) -> str:
 def members(
     properties: Document, *, required: Sequence[str] = (), description: str = "", rules: Sequence[Document] = ()
 ) -> Document:
-    """An object with these fields."""
     known: Document = {"type": "object"}
     known |= {"description": description} if description else {}
     known |= {"properties": properties}
@@ -209,13 +205,11 @@ def column(name: str, path: str, *, kind: str = "string", wide: bool = False) ->
 
 
 def number(least: int = 0, most: int = GREATEST, description: str = "") -> Document:
-    """A whole number within bounds."""
     known = {"type": "integer", "format": "int32", "minimum": least, "maximum": most}
     return known | ({"description": description} if description else {})
 
 
 def choice(*values: str, description: str = "") -> Document:
-    """One of these words."""
     return {"type": "string", "enum": [*values]} | ({"description": description} if description else {})
 
 
@@ -281,7 +275,6 @@ def each_fixed(field: str, parts: Mapping[str, str], message: str, *, free: str)
 
 
 AGE = column("Age", ".metadata.creationTimestamp", kind="date")
-"""The column that every kind has."""
 PHASE = column("Phase", ".status.phase")
 
 

@@ -19,7 +19,6 @@ from shared.job.views import occupies
 
 
 def condition(known: Condition) -> Document:
-    """One condition in Kubernetes' shape."""
     return {
         "type": known.type,
         "status": "True" if known.status else "False",
@@ -118,7 +117,6 @@ replace = msgspec.structs.replace
 
 
 def job_status(framework: Replicated, job: Job) -> Document:
-    """The status of the job's resource."""
     return {
         "conditions": [condition(known) for known in conditions(job)],
         "replicaStatuses": replica_statuses(framework, job),

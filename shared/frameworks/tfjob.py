@@ -17,7 +17,6 @@ from shared.job.spec import WORKER, Handling, JobSpec, RoleSpec
 PS = "ps"
 EVALUATOR = "evaluator"
 CHIEFS = ("chief", "master")
-"""The two names of the leading task."""
 TWO_CHIEFS = "write one of Chief and Master: they are two names for the task that leads"
 
 CONFIG = "TF_CONFIG"
@@ -107,7 +106,6 @@ def _config(config: Document) -> dict[str, str]:
 
 
 def _tasks(replica: Replica, role: str) -> list[str]:
-    """The addresses of a role's tasks, by index."""
     return [_at(replica, role, index) for index in range(replica.size(role))]
 
 

@@ -372,7 +372,6 @@ class TrainingJob(Framework):
 
 
 def parse_job(manifest: Custom) -> JobSpec | tuple[Problem, ...]:
-    """The spec of a TrainingJob, or all its problems."""
     problems: list[Problem] = []
     reading.check_job_name(manifest.metadata.name, problems.append, most=LONGEST_JOB_NAME)
     spec = _Spec(reading.Fields(manifest.spec, "spec", problems))
@@ -481,7 +480,6 @@ def _container(role: _Launcher | _Worker, promises: Promises) -> tuple[str, read
 
 
 def job_status(job: Job) -> Document:
-    """The status of the job's own resource."""
     workers = SortedSet(slot.index for slot in job.attempt.workers)
     target, current = workers - _leaving(job), _current(job)
     request = job.scaling.open_request

@@ -281,7 +281,6 @@ class TrainJob(Framework):
         return pod
 
     def _first_labels(self, manifest: Custom, name: str) -> dict[str, str]:
-        """The labels of the first pod of a replicated job."""
         key, slot = key_of(manifest), Slot(0, LAUNCHER if name == LAUNCHER_JOB else WORKER, 0)
         return slot_labels(self, key, slot) | _labels(key, slot, name)
 

@@ -334,7 +334,6 @@ def runtime_spec(manifest: Custom) -> Any:
 
 
 def policy_of(runtime: Any) -> str:
-    """The word of the runtime's policy; empty without one."""
     policy = at(runtime, "mlPolicy")
     return next((word for word in POLICIES if at(policy, word) is not None), "")
 

@@ -18,5 +18,4 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, drain: timedelta, *, commands: bool) -> Self:
-        """The policy of two settings."""
         return cls(drain_seconds=math.ceil(drain.total_seconds()), commands=commands)

@@ -89,12 +89,10 @@ is paused before all of it is read (its pull request 661).
 
 
 def script_wanted(request: Request) -> bool:
-    """True if the request has a script that has not started."""
     return request.spec is not None and request.spec.script and request.script is None
 
 
 def script_runs(request: Request) -> bool:
-    """True if the script started and its end is not known."""
     return request.script is not None and not request.script.ended
 
 

@@ -36,7 +36,6 @@ def answer_to(job: Job, request: Request, policy: Policy) -> ScaleAccepted | Sca
 
 
 def _rejected(request: Request, reason: str, **values: object) -> ScaleRejected:
-    """The rejection, with the reason's sentence if there are values for it."""
     message = reasons.told(reasons.REQUESTS, reason, **values) if values else ""
     return ScaleRejected(request=request.uid, reason=reason, message=message)
 

@@ -164,13 +164,11 @@ def written(job: Job) -> list[Step]:
 
 
 def leftover(job: Job) -> list[Step]:
-    """Delete the hosts ConfigMap of a job that is gone."""
     hosts = job.hosts
     return [DeleteHosts(hosts.name, hosts.uid)] if hosts is not None and hosts.ours and not job.resource.orphan else []
 
 
 def _published(job: Job) -> SortedSet[int] | None:
-    """The members of the newest hosts files; None before any were published."""
     return job.membership.indices if isinstance(job.membership, Members) else None
 
 
@@ -190,7 +188,6 @@ def _edited(job: Job) -> bool:
 
 
 def ready(pod: PodView | None) -> bool:
-    """True if the pod is Ready and is not being deleted."""
     return pod is not None and alive(pod) and pod.ready
 
 

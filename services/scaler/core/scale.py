@@ -32,7 +32,6 @@ from shared.job.views import Member, Slots, alive, spans
 
 
 def size_written(job: Job) -> list[Step]:
-    """Write the size, unless the resource has it."""
     return [WriteSize(job.scaling.size, job.resource.generation)] if size_awaited(job) else []
 
 
@@ -195,7 +194,6 @@ def victims(job: Job, count: int) -> tuple[Member, ...]:
 
 
 def members(job: Job, indices: Iterable[int]) -> tuple[Member, ...]:
-    """Workers, each as its index and the uid of its present pod."""
     pods = job.worker_pods()
     return tuple(Member(index, pods[index].uid if index in pods else Uid("")) for index in indices)
 

@@ -40,7 +40,6 @@ def spent(job: Job) -> list[Step]:
 
 
 def everything(job: Job) -> list[DeleteSecret]:
-    """Delete every Secret that the scheduler made for the job."""
     return [DeleteSecret(attempt, secret_name(job.key, attempt), uid) for attempt, uid in job.objects.secrets.items()]
 
 

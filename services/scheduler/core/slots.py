@@ -45,7 +45,6 @@ def _launchers(job: Job) -> tuple[Slots, ...]:
 
 
 def _listed(job: Job) -> bool:
-    """True if the hosts files of this attempt were written."""
     return isinstance(job.membership, Members) and job.hosts is not None and job.hosts.hosts >= job.membership.version
 
 
@@ -164,7 +163,6 @@ def _known(job: Job, slot: Slot) -> bool:
 
 
 def _has_one_service(job: Job) -> bool:
-    """True if one Service serves all pods of the job."""
     return job.spec is None or job.spec.handling.services == "Job"
 
 
@@ -179,7 +177,6 @@ def _with_own_service(job: Job, slots: SortedSet[Slot]) -> SortedSet[Slot]:
 
 
 def _services(job: Job) -> Iterator[Step]:
-    """Create the Services that were not seen."""
     if _has_one_service(job) and not _service_seen(job):
         yield CreateService()
     refusal = job.efforts.refusals.get("CreateService")
@@ -223,7 +220,6 @@ def _idle_services(job: Job) -> Iterator[Step]:
 
 
 def _service_seen(job: Job) -> bool:
-    """True if the Service of the job was seen."""
     return ("Service", service_name(job.key.name)) in job.objects.children
 
 

@@ -48,11 +48,9 @@ _TOO_LATE = reasons.without_effect(
 )
 
 _FAILURES = ("Failed", "ScaleFailed")
-"""Conditions whose Event has the type Warning."""
 
 
 def announcements(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
-    """The Events of this job's conditions, failures and refusals, and of its requests."""
     words = kinds.of(job).announcements if kinds.knows(job) else {}
     refused = {
         effect: job.efforts.refusals[effect]
@@ -115,7 +113,6 @@ def _reason(job: Job, condition: Condition) -> str:
 
 
 def _message(job: Job, condition: Condition) -> str:
-    """The condition's own message, or the sentence of its reason."""
     if condition.type == "WorkersCreated":
         verb = "is" if condition.message.startswith("1 ") else "are"
         return reasons.told(reasons.PHASES, "{kind}WorkerCreated", pods=f"{condition.message} {verb}")

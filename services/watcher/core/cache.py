@@ -61,7 +61,10 @@ class Listing(dict[tuple[str, str], T]):
 
 
 class Cache:
-    """The listings of all resources, and indices over them."""
+    """The listings of all resources, and indices over them.
+
+    What sets an object, or removes it, returns the histories that this concerns.
+    """
 
     def __init__(
         self, kinds: Kinds = BUILT_IN, *, takes_over: bool = False, kueue: bool = False, gangs: bool = False
@@ -76,7 +79,6 @@ class Cache:
         self.epoch = 0
         """Raised when versions went back, because etcd was restored from a backup."""
         self.jobs: Mapping[Resource[Custom], Listing[ObservedJob]] = {each.resource: Listing() for each in kinds}
-        """By the resource of their kind."""
         self.runtimes: Mapping[Resource[Custom], Listing[JobRuntime]] = {
             each.resource: Listing() for kind in kinds for each in kind.runtimes
         }
@@ -108,16 +110,13 @@ class Cache:
         """Of each attempt the removed pod that took the newest checkpoint at its end, which may not be recorded yet."""
         self._inherited_of: dict[JobKey, dict[Uid, PodView]] = {}
         self._jobs_on: dict[str, dict[Uid, JobKey]] = {}
-        """The pods on each node, with their jobs."""
         self._tolerations: dict[Uid, tuple[Toleration, ...]] = {}
-        """The tolerations of pods that have some."""
         self._lost_by_pod: dict[Uid, str] = {}
         """Pods that show themselves that their node is lost, with the reason."""
         self._children_of: dict[JobKey, dict[tuple[str, str], ChildView]] = {}
         self._requests_for: dict[tuple[str, str], dict[Uid, ObservedRequest]] = {}
         """The requests about each name of a job, by (namespace, name)."""
         self._by_uid: dict[Uid, ObservedRequest] = {}
-        """All requests."""
 
     def listings(self) -> Iterator[Listing[Any]]:
         yield from self.jobs.values()
@@ -168,7 +167,6 @@ class Cache:
                 listing.outdated, listing.answered = listing.version > 0, False
 
     def works_in(self, namespace: str) -> bool:
-        """True if jobs may begin in this namespace."""
         if namespace.startswith(SYSTEM):
             return False
         return self.namespaces is None or self.namespaces.get(("", namespace)) == ()
@@ -194,7 +192,6 @@ class Cache:
         yield from map(self.key_of, [*self._by_uid.values()])
 
     def job(self, key: JobKey) -> ObservedJob | None:
-        """The resource with this uid."""
         return self._resources.get(key)
 
     def pods_of(self, key: JobKey) -> Mapping[Uid, PodView]:
@@ -262,7 +259,6 @@ class Cache:
         return resource.key if resource is not None else JobKey(request.namespace, request.job, NO_UID)
 
     def set_job(self, kind: Resource[Custom], at: tuple[str, str], seen: ObservedJob | None) -> Concerned:
-        """Set or remove the job of this kind at (namespace, name); return the histories that it concerns."""
         before = self.jobs[kind].pop(at, None)
         if before is not None:
             del self._resources[before.key]
@@ -279,18 +275,15 @@ class Cache:
         return _once(JobKey(at[0], at[1], NO_UID), *concerned)
 
     def runtime(self, reference: Reference) -> JobRuntime | None:
-        """The runtime of that name."""
         listing = self.runtimes.get(reference.resource)
         return listing.get((reference.namespace, reference.name)) if listing is not None else None
 
     def set_runtime(self, kind: Resource[Custom], at: tuple[str, str], seen: JobRuntime | None) -> None:
-        """Set or remove the runtime of this kind at (namespace, name)."""
         self.runtimes[kind].pop(at, None)
         if seen is not None:
             self.runtimes[kind][at] = seen
 
     def set_request(self, kind: str, at: tuple[str, str], seen: ObservedRequest | None) -> Concerned:
-        """Set or remove the request at (namespace, name); return the histories that it concerns."""
         before = self.requests[kind].pop(at, None)
         if before is not None:
             _drop(self._requests_for, (before.namespace, before.job), before.uid)
@@ -344,7 +337,6 @@ class Cache:
         return _once(*(key for key, _ in filter(None, (before, seen))))
 
     def set_inherited(self, selector: str, at: tuple[str, str], seen: tuple[JobKey, PodView] | None) -> Concerned:
-        """Set or remove the pod of another operator at (namespace, name); return the histories that it concerns."""
         listing = self.inherited[selector]
         before = listing.pop(at, None)
         if before is not None:
@@ -394,7 +386,6 @@ class Cache:
             self.ending_nodes.pop(node, None)
 
     def set_child(self, kind: str, at: tuple[str, str], seen: tuple[JobKey, ChildView] | None) -> Concerned:
-        """Set or remove the child at (namespace, name); return the histories that it concerns."""
         before = self.children[kind].pop(at, None)
         if before is not None:
             _drop(self._children_of, before[0], (kind, before[1].name))
@@ -436,7 +427,6 @@ V = TypeVar("V")
 
 
 def _once(*keys: JobKey) -> Concerned:
-    """Each key once, in this order."""
     return tuple(dict.fromkeys(keys))
 
 

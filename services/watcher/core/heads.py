@@ -67,7 +67,6 @@ def doubt(job: Job, resource: ObservedJob | None, answers: Answers) -> HistoryBr
 
 
 def warning(job: Job) -> tuple[str, str] | None:
-    """The log line about a history in doubt."""
     return ("head is wrong", job.integrity.sentence) if job.integrity.doubt is not None else None
 
 

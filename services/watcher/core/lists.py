@@ -88,10 +88,8 @@ class Known:
         """The newest version that the watch or the log has seen."""
         self._resource = resource
         self._versions: dict[Uid, int] = {}
-        """The version of each object in the log, by uid."""
 
     def add(self, job: Job) -> None:
-        """The versions in one job."""
         if job.resource.epoch == self.epoch:
             for uid, version in _of(job, self._resource):
                 self._versions[uid] = version

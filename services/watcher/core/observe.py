@@ -31,8 +31,6 @@ BYTES_PER_EVENT = 200_000
 
 
 class Observed(msgspec.Struct, frozen=True):
-    """The result of one comparison."""
-
     facts: tuple[Fact, ...] = ()
     """Facts that the cache shows and the log lacks, most important first."""
     questions: tuple[Question, ...] = ()
@@ -41,7 +39,6 @@ class Observed(msgspec.Struct, frozen=True):
     """False while no timer counts: until the history was compared with the resource and the checkpoint, and while
     requests move to the history of their job."""
     wakes: tuple[JobKey, ...] = ()
-    """Other histories to observe now."""
     warning: tuple[str, str] | None = None
     """A log line and its reason."""
 

@@ -12,14 +12,11 @@ from shared.job.views import INITIALIZING, TOLD_BY_EVENTS, Actor, PodView
 
 
 class Writer(msgspec.Struct, frozen=True, gc=False):
-    """A client that wrote a resource."""
-
     actor: Actor
     api_version: str
     time: str
     """When it last changed some of its fields, in whole seconds."""
     spec: bool
-    """True if it has fields of the spec."""
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
@@ -35,8 +32,6 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 
 
 class ObservedJob(msgspec.Struct, frozen=True):
-    """A job's resource."""
-
     key: JobKey
     observed: JobObserved
     deleting: bool
@@ -67,8 +62,6 @@ class ObservedJob(msgspec.Struct, frozen=True):
 
 
 class ObservedRequest(msgspec.Struct, frozen=True):
-    """A scale request."""
-
     kind: ScaleKind
     namespace: str
     name: str

@@ -258,11 +258,9 @@ class Starts:
 
     @property
     def waiting(self) -> dict[str, int]:
-        """How many jobs of a namespace wait for their turn."""
         return {namespace: len(line) for namespace, line in self._line.items()}
 
     def _end(self, now: float) -> None:
-        """End the turns whose time is over."""
         lasting = (
             (namespace, {key: until for key, until in under_way.items() if until > now})
             for namespace, under_way in self._under_way.items()

@@ -34,8 +34,6 @@ class Confirm(msgspec.Struct, frozen=True):
 
 
 class Presence(msgspec.Struct, frozen=True):
-    """The answer of a job's GET."""
-
     there: bool
     """An object with the job's uid exists."""
     deleting: bool = False
@@ -53,7 +51,6 @@ class Compare(msgspec.Struct, frozen=True):
     """Does the log lead to the heads in the resource and in the checkpoint?"""
 
     shown: Named | None
-    """The head in the resource, if it has one."""
     recall: bool
     """The checkpoint is compared too."""
 
@@ -62,18 +59,15 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a job's history in the log and in the checkpoint."""
 
     identity: str
-    """The id of this log."""
     began: int
     """The log's last sequence before the watcher saw a head of this job."""
     end: int
-    """The log's last sequence."""
     shown: Named | None = None
     kept: Named | None = None
     """The head in the checkpoint, if it was read."""
     hashes: Mapping[int, str]
     """The hash of the job's history after each sequence; empty if the job has no such event."""
     empty: bool = False
-    """The log has no event of the job."""
 
 
 class Hear(msgspec.Struct, frozen=True):
@@ -83,13 +77,10 @@ class Hear(msgspec.Struct, frozen=True):
 
 
 class Heard(msgspec.Struct, frozen=True):
-    """The newest answer."""
-
     reason: str | None = None
     """One of those that Events tell; empty if its containers begin, None if nothing is said."""
     message: str = ""
     looks: int = 0
-    """How often it was asked."""
 
 
 Question = Confirm | Compare | Hear
@@ -107,7 +98,6 @@ class Answers(msgspec.Struct, frozen=True):
         return question in [answered[0] for answered in (self.presence, self.evidence) if answered is not None]
 
     def of(self, question: Confirm | None) -> Presence | None:
-        """The answer to this question."""
         asked, answered = self.presence or (None, None)
         return answered if question is not None and asked == question else None
 

@@ -55,5 +55,4 @@ class Referring:
         return reference is not None and self._by_runtime[reference].get(known.at) is known
 
     def of(self, reference: Reference) -> list[Named]:
-        """The jobs that name this runtime."""
         return [*self._by_runtime.get(reference, {}).values()]

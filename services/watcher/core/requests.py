@@ -15,7 +15,6 @@ from shared.job.state import Job
 from shared.job.text import of_range_words
 
 OVER = ("ScaleSucceeded", "ScaleFailed")
-"""Final phases in the status of a request."""
 
 _UNKNOWN = (Problem(reason="HistoryLost", message="create the request again: how far it got is not known"),)
 

@@ -34,7 +34,6 @@ def begun_by_another(job: Job, resource: ObservedJob | None, cache: Cache) -> Jo
 
 
 def warning(job: Job, cache: Cache) -> tuple[str, str] | None:
-    """The log line about a job of another operator that is left alone."""
     if not job.resource.another or job.resource.gone or cache.inherited_selector(job.resource) is None:
         return None
     if job.resource.obstacle != OF_ITS_KIND and not cache.takes_over:

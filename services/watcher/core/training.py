@@ -39,8 +39,6 @@ class _Hindrance(NamedTuple):
 
 
 class Training(NamedTuple):
-    """What a pod's training container does."""
-
     phase: str
     """Pending, Running, Succeeded, Failed or Unknown."""
     ready: bool

@@ -138,7 +138,6 @@ def _asked(framework: Framework, manifest: Custom) -> bytes:
 def _read(
     framework: Framework, manifest: Custom, *, kueue: bool, no_gangs: str
 ) -> tuple[JobSpec | None, tuple[Problem, ...]]:
-    """The spec, or what is wrong with it."""
     answer, meta = framework.parse(manifest), manifest.metadata
     if not isinstance(answer, JobSpec):
         return None, answer[:MOST_PROBLEMS]
@@ -216,13 +215,11 @@ def _with_restarts_in_place(spec: JobSpec, asked: str | None) -> JobSpec:
 
 
 def _is_scalable(owner: OwnerReference, kinds: Kinds) -> bool:
-    """True if the owner is a job that requests may name."""
     framework = _framework(owner, kinds)
     return framework is not None and bool(framework.requests)
 
 
 def observed_request(kind: ScaleKind, manifest: Custom, kinds: Kinds = BUILT_IN) -> ObservedRequest:
-    """A scale request reduced to the cache's fields."""
     meta = manifest.metadata
     answer = parse_scale(kind, manifest)
     named = at(manifest.spec, "selector", "name")
