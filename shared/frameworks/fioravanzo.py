@@ -61,7 +61,10 @@ class FioravanzoMXJob(WithRuntimeId):
     def spec_of(self, manifest: Custom, spec: Fields, roles: tuple[RoleSpec, ...]) -> JobSpec:
         spec.text("mxImage")
         spec.text("schedulerName")
-        _check_chief(spec.part("terminationPolicy").part("chief"))
+        chief = spec.part("terminationPolicy").part("chief")
+        name, index = chief.text("replicaName"), chief.integer("replicaIndex", least=0)
+        if name not in ("", SCHEDULER.upper()) or index:
+            chief.refuse("UnsupportedChief", "leave it out: the end of the SCHEDULER, replica 0, is the job's")
         spec.ignore_all({"mxImage": "write the image into the pod templates"})
         return super().spec_of(manifest, spec, roles)
 
@@ -80,13 +83,6 @@ class FioravanzoMXJob(WithRuntimeId):
 
     def task_labels(self, manifest: Custom, key: JobKey, slot: Slot) -> Mapping[str, str]:
         return {**super().task_labels(manifest, key, slot), "mx_job_name": key.name}
-
-
-def _check_chief(chief: Fields) -> None:
-    name, index = chief.text("replicaName"), chief.integer("replicaIndex", least=0)
-    if name not in ("", SCHEDULER.upper()) or index:
-        message = "leave it out: the end of the SCHEDULER, replica 0, is the job's"
-        chief.refuse("UnsupportedChief", message)
 
 
 FIORAVANZO_MXJOB = FioravanzoMXJob()

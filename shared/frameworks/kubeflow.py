@@ -3,7 +3,6 @@
 They share `runPolicy`, labels, names and Services; `statuses.py` renders their status.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import ClassVar
@@ -17,21 +16,18 @@ from shared.frameworks.model import Written, anything, choice, flag, number, tex
 from shared.frameworks.replicated import Replicated, ReplicaType
 from shared.frameworks.schemas import Definition, Document, Scale
 from shared.frameworks.statuses import JOB_NAME, OPERATOR_NAME, REPLICA_TYPE, job_status
-from shared.frameworks.takeover import TakeOver
+from shared.frameworks.takeover import DIGITS, TakeOver
 from shared.frameworks.templates import Promises, note_labels
 from shared.job.naming import JobKey, Slot
 from shared.job.spec import UNLIMITED, WORKER, Handling, JobSpec, RoleSpec
 from shared.job.state import Job
-from shared.untrusted import at
+from shared.untrusted import at, whole_number
 
 GROUP = "kubeflow.org"
 
 REPLICA_INDEX = "training.kubeflow.org/replica-index"
 JOB_ROLE = "training.kubeflow.org/job-role"
 LEADING: Mapping[str, str] = MappingProxyType({JOB_ROLE: "master"})
-
-_INDEX = re.compile(r"[0-9]{1,5}")
-"""A pod's index in a label."""
 
 SCHEDULING = schemas.ANYTHING | {
     "description": "minAvailable: so many pods find places together, where gangs are on (MUSTER_GANGS). priorityClass: "
@@ -96,8 +92,8 @@ class OfTrainingOperator(TakeOver):
         self._roles = [kind.role for kind in kinds]
 
     def role_and_index(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
-        role, index = labels.get(REPLICA_TYPE, "").lower(), labels.get(REPLICA_INDEX, "")
-        return (role, int(index)) if role in self._roles and _INDEX.fullmatch(index) else None
+        role, index = labels.get(REPLICA_TYPE, "").lower(), whole_number(labels.get(REPLICA_INDEX, ""), DIGITS)
+        return (role, index) if role in self._roles and index is not None else None
 
 
 class KubeflowJob(Replicated):
@@ -136,6 +132,8 @@ class KubeflowJob(Replicated):
             rules=schemas.training_rule(self.container_properties.name),
         )
         limits = Limits.properties()
+        fields, message = [f"spec.{name}" for name in self.told], f"{' and '.join(self.told)} {_FIXED}"
+        told = [schemas.all_fixed(fields, message, within="spec", free=FREE)] if fields else []
         # The pods' names are longer by the job's own types, which `parse` checks.
         longest = reading.LONGEST_POD_NAME - min(len(f"-{kind.role}-0") for kind in self.replica_types)
         return Definition(
@@ -178,17 +176,12 @@ class KubeflowJob(Replicated):
                     f"pod templates and replicas{' of all but Worker' if self.scale else ''} {_FIXED}",
                     free=FREE,
                 ),
-                *self._rules_of_told(),
+                *told,
             ),
             status=schemas.STATUS_WITH_CONDITIONS,
             scale=self.scale,
             suspend=SUSPEND,
         )
-
-    def _rules_of_told(self) -> Iterator[Document]:
-        if self.told:
-            fields = [f"spec.{name}" for name in self.told]
-            yield schemas.all_fixed(fields, f"{' and '.join(self.told)} {_FIXED}", within="spec", free=FREE)
 
     def rules_of_replicas(self) -> Iterator[Document]:
         """The rules of the map of replicas by type: the types, and the number of pods of each."""

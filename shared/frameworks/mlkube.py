@@ -6,14 +6,14 @@ from typing import ClassVar
 import msgspec
 
 from shared.cluster.objects import Custom
-from shared.frameworks.mxnet import RUNTIME_ID, SCHEDULER, WORKER, WithRuntimeId, entries_schema, type_of
+from shared.frameworks.mxnet import RUNTIME_ID, SCHEDULER, WithRuntimeId, entries_schema, type_of
 from shared.frameworks.mxnet_status import successes
 from shared.frameworks.reading import LONGEST_POD_NAME, Fields
 from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
 from shared.frameworks.schemas import BOOLEAN, OPEN, Document, choice, column, members, number, rule
 from shared.frameworks.statuses import condition
 from shared.job import waiting
-from shared.job.spec import JobSpec, RoleSpec
+from shared.job.spec import WORKER, JobSpec, RoleSpec
 from shared.job.state import Job
 
 LOCAL = "local"
@@ -52,29 +52,23 @@ class MxJob(WithRuntimeId):
     def spec_schema(self) -> Document:
         modes = choice(LOCAL, DISTRIBUTED)
         properties = {"RuntimeId": RUNTIME_ID, "jobMode": modes, self.replica_specs: entries_schema(self)}
-        return members(properties, required=("jobMode", self.replica_specs), rules=self._rules_of_modes())
-
-    def columns(self, *more: Document) -> tuple[Document, ...]:
-        desired = column("Desired", ".status.desired", kind="integer", wide=True)
-        successful = column("Successful", ".status.successful", kind="integer", wide=True)
-        return column("Kind", ".kind"), *super().columns(desired, successful, *more)
-
-    def _rules_of_modes(self) -> tuple[Document, ...]:
-        """The types of a mode; a type without replicas is left out."""
+        # A type without replicas is left out.
         entries, field = f"self.{self.replica_specs}", f".{self.replica_specs}"
         there = "(!has(e.replicas) || e.replicas > 0)"
         worker = f"{type_of(self, 'e')} == '{WORKER.upper()}'"
         alone = f"size({entries}) == 1 && {entries}.all(e, {worker} && (!has(e.replicas) || e.replicas == 1))"
         all_types = f"size({entries}) == {len(self.replica_types)} && {entries}.all(e, {there})"
-        needed = ", ".join(kind.name for kind in self.replica_types)
-        return (
+        needed = f"a job of mode dist needs {', '.join(kind.name for kind in self.replica_types)}"
+        rules = (
             rule(f"!has(self.jobMode) || self.jobMode != '{LOCAL}' || ({alone})", NOT_LOCAL, field=field),
-            rule(
-                f"!has(self.jobMode) || self.jobMode != '{DISTRIBUTED}' || ({all_types})",
-                f"a job of mode dist needs {needed}",
-                field=field,
-            ),
+            rule(f"!has(self.jobMode) || self.jobMode != '{DISTRIBUTED}' || ({all_types})", needed, field=field),
         )
+        return members(properties, required=("jobMode", self.replica_specs), rules=rules)
+
+    def columns(self, *more: Document) -> tuple[Document, ...]:
+        desired = column("Desired", ".status.desired", kind="integer", wide=True)
+        successful = column("Successful", ".status.successful", kind="integer", wide=True)
+        return column("Kind", ".kind"), *super().columns(desired, successful, *more)
 
     def reserved_for(self, spec: Fields) -> frozenset[str]:
         return frozenset() if spec.raw("jobMode") == LOCAL else self.reserved
@@ -84,8 +78,12 @@ class MxJob(WithRuntimeId):
         if not spec.has("jobMode"):
             spec.refuse("NoJobMode", f"write {LOCAL} or {DISTRIBUTED}", "jobMode")
             return parsed
-        mode = spec.choice("jobMode", (LOCAL, DISTRIBUTED), DISTRIBUTED, reason="UnknownJobMode")
-        return self._local(spec, parsed) if mode == LOCAL else self._distributed(spec, parsed)
+        if spec.choice("jobMode", (LOCAL, DISTRIBUTED), DISTRIBUTED, reason="UnknownJobMode") == LOCAL:
+            return self._local(spec, parsed)
+        names = {role.name for role in parsed.roles if role.replicas}
+        if missing := [kind.name for kind in self.replica_types if kind.role not in names]:
+            spec.refuse("NoReplicas", f"a job of mode dist needs {', '.join(missing)} too", self.replica_specs)
+        return parsed
 
     def environment(self, replica: Replica) -> Mapping[str, str]:
         # A single worker has no scheduler, for which MXNet would wait.
@@ -109,13 +107,6 @@ class MxJob(WithRuntimeId):
             handling=msgspec.structs.replace(self.handling, leader=WORKER),
             roles=tuple(msgspec.structs.replace(role, restart_policy="ExitCode") for role in parsed.roles),
         )
-
-    def _distributed(self, spec: Fields, parsed: JobSpec) -> JobSpec:
-        names = {role.name for role in parsed.roles if role.replicas}
-        missing = [kind.name for kind in self.replica_types if kind.role not in names]
-        if missing:
-            spec.refuse("NoReplicas", f"a job of mode dist needs {', '.join(missing)} too", self.replica_specs)
-        return parsed
 
 
 MLKUBE_MXJOB = MxJob()

@@ -9,12 +9,13 @@ import msgspec
 from shared.cluster.objects import Custom
 from shared.frameworks.kubeflow import KubeflowJob, OfTrainingOperator, is_type
 from shared.frameworks.model import Written, choice
-from shared.frameworks.mxnet import RESERVED, SCHEDULER, SERVER, WORKER, dmlc_environment
+from shared.frameworks.mxnet import RESERVED, SCHEDULER, SERVER, dmlc_environment
 from shared.frameworks.reading import Fields
 from shared.frameworks.replicated import ContainerProperties, Replica, ReplicaType
 from shared.frameworks.schemas import TEXT, Document, rule
 from shared.job.naming import Slot
-from shared.job.spec import Handling, JobSpec, RoleSpec
+from shared.job.spec import WORKER, Handling, JobSpec, RoleSpec
+from shared.untrusted import at
 
 TRAIN = "MXTrain"
 TUNE = "MXTune"
@@ -109,11 +110,9 @@ class MXJob(KubeflowJob):
 
     def _label(self, manifest: Custom, role: str) -> str:
         """The type's annotation; before mxnet-operator joined the training operator it was the field `label`."""
-        metadata = self.template(manifest, role).get("metadata") or {}
-        annotations = metadata.get("annotations") or {}
-        specs = manifest.spec[self.replica_specs]
-        fields = next(fields for name, fields in specs.items() if fields and name.lower() == role)
-        return str(annotations.get(TUNER_SERVER_KEY) or fields.get("label") or "")
+        _, fields = self.entry(manifest, role)
+        annotation = at(fields, "template", "metadata", "annotations", TUNER_SERVER_KEY)
+        return str(annotation or fields.get("label") or "")
 
 
 MXJOB = MXJob()

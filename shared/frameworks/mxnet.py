@@ -14,23 +14,20 @@ from shared.cluster.objects import Custom
 from shared.frameworks import schemas
 from shared.frameworks.framework import PodContext, key_of
 from shared.frameworks.mxnet_status import NOT_BEGUN, job_status, phase_of, schema
-from shared.frameworks.reading import DEFAULT_BACKOFF_LIMIT, Fields
+from shared.frameworks.reading import DEFAULT_BACKOFF_LIMIT, MOST_PORT, Fields
 from shared.frameworks.replicated import Replica, Replicated, ReplicaType
 from shared.frameworks.schemas import Definition, Document
 from shared.frameworks.templates import Promises
 from shared.job.naming import JobKey, Slot
-from shared.job.spec import REPLICATED, CleanPodPolicy, JobSpec, RestartPolicy, RoleSpec
+from shared.job.spec import REPLICATED, WORKER, CleanPodPolicy, JobSpec, RestartPolicy, RoleSpec
 from shared.job.state import Job
 from shared.untrusted import at
 
 SCHEDULER = "scheduler"
 SERVER = "server"
-WORKER = "worker"
 
 RESERVED = frozenset({"DMLC_ROLE", "DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT", "DMLC_NUM_SERVER", "DMLC_NUM_WORKER"})
 """Variables that a user must not set: with another value in one pod the processes wait for ever."""
-
-MOST_PORT = 65_535
 
 _OF_PODS: tuple[RestartPolicy, ...] = ("Never", "OnFailure", "Always")
 
@@ -174,26 +171,17 @@ class ParameterServer(Replicated):
             backoff_limit=DEFAULT_BACKOFF_LIMIT,
         )
 
-    def entry(self, manifest: Custom, role: str) -> Document:
-        """The entry of a role, in a resource that `parse` accepted."""
-        entries = self.entries(manifest)
-        found: Document = next(e for e in entries if (kind := self._type(e.get(self.type_field))) and kind.role == role)
-        return found
+    def entry(self, manifest: Custom, role: str) -> tuple[str, Document]:
+        path, known = self.root(manifest, []).path(self.replica_specs), enumerate(self.entries(manifest))
+        kinds = ((place, each, self._type(each.get(self.type_field))) for place, each in known)
+        return next((f"{path}[{place}]", each) for place, each, kind in kinds if kind and kind.role == role)
 
     def entries(self, manifest: Custom) -> list[Document]:
         known: list[Document] = manifest.spec[self.replica_specs]
         return known
 
-    def template(self, manifest: Custom, role: str) -> Document:
-        template: Document = self.entry(manifest, role)["template"]
-        return template
-
-    def template_path(self, manifest: Custom, role: str) -> str:
-        place = self.entries(manifest).index(self.entry(manifest, role))
-        return f"{self.root(manifest, []).path(self.replica_specs)}[{place}].template"
-
     def port(self, manifest: Custom, role: str) -> int:
-        theirs = self.entry(manifest, role).get(self.port_field) if self.port_field else None
+        theirs = self.entry(manifest, role)[1].get(self.port_field) if self.port_field else None
         return super().port(manifest, role) if theirs is None else int(theirs)
 
     def pod(self, manifest: Custom, spec: JobSpec, context: PodContext) -> Document:

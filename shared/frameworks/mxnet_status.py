@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from shared.frameworks.schemas import OPEN, TEXT, Document
+from shared.frameworks.schemas import OPEN, TEXT, Document, members
 from shared.job import text, waiting
 from shared.job.policies import replacement
 from shared.job.spec import RoleSpec, waits_for_turn
@@ -33,28 +33,20 @@ def job_status(job: Job, *, type_field: str, waiting: str) -> Document:
 
 
 def schema(type_field: str, **more: Document) -> Document:
-    replicas = {
-        "type": "object",
-        "properties": {
-            type_field: TEXT,
-            "state": TEXT,
-            "ReplicasStates": {"type": "object", "additionalProperties": {"type": "integer", "format": "int32"}},
-        },
-        **OPEN,
-    }
+    states = {"type": "object", "additionalProperties": {"type": "integer", "format": "int32"}}
+    replicas = members({type_field: TEXT, "state": TEXT, "ReplicasStates": states}) | OPEN
     properties = {
         "phase": TEXT,
         "state": TEXT,
         "reason": TEXT,
-        "result": {
-            "type": "object",
-            "description": "How the pod ended whose end is the job's.",
-            "properties": {"pod": TEXT, "exitCode": {"type": "integer", "format": "int32"}, "message": TEXT},
-        },
+        "result": members(
+            {"pod": TEXT, "exitCode": {"type": "integer", "format": "int32"}, "message": TEXT},
+            description="How the pod ended whose end is the job's.",
+        ),
         "replicaStatuses": {"type": "array", "items": replicas},
         "observedGeneration": {"type": "integer", "format": "int64"},
     }
-    return {"type": "object", "properties": properties | more, **OPEN}
+    return members(properties | more) | OPEN
 
 
 def phase(job: Job) -> str:

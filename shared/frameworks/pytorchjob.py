@@ -11,7 +11,7 @@ from shared.cluster.objects import Custom
 from shared.frameworks.framework import PodContext
 from shared.frameworks.kubeflow import KubeflowJob, OfTrainingOperator, is_type, scale_of_workers
 from shared.frameworks.model import Field, Written, choice, flag, items, number, text
-from shared.frameworks.reading import MOST_WORKERS, Fields
+from shared.frameworks.reading import MOST_PORT, MOST_WORKERS, Fields
 from shared.frameworks.rendezvous import (
     C10D,
     UNSHARED,
@@ -28,8 +28,6 @@ from shared.untrusted import at, objects
 FIELD = "elasticPolicy"
 BACKENDS = ("", C10D, "etcd", "etcd-v2")
 """The rendezvous backends of upstream; empty means absent."""
-
-HIGHEST_PORT = 65535
 
 _HOST = re.compile(r"[^\s/:\[\]]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]")
 """A host name, an address, an IPv6 address in brackets, or a variable; the port has a field of its own."""
@@ -58,7 +56,7 @@ class Elastic(Written):
     max_replicas = number("The most workers; minReplicas when absent.", 1, MOST_WORKERS)
     rdzv_backend = choice(BACKENDS, "", "UnknownRendezvousBackend", "c10d when absent.")
     rdzv_host = text("A small pod of the job's own when absent.")
-    rdzv_port = number("The workers' pytorchjob-port when absent.", 1, HIGHEST_PORT)
+    rdzv_port = number("The workers' pytorchjob-port when absent.", 1, MOST_PORT)
     rdzv_id = text()
     rdzv_conf = items(_Pair)
     standalone = flag()
@@ -239,12 +237,9 @@ class PyTorchJob(KubeflowJob):
         host = rendezvous_name(replica.context.key) if served else replica.host(WORKER)
         return found | elastic.environment(host, replica.ports[WORKER])
 
-    def template_path(self, manifest: Custom, role: str) -> str:
-        return super().template_path(manifest, WORKER if role == RENDEZVOUS else role)
-
-    def template(self, manifest: Custom, role: str) -> Document:
+    def entry(self, manifest: Custom, role: str) -> tuple[str, Document]:
         """The rendezvous has the workers' template."""
-        return super().template(manifest, WORKER if role == RENDEZVOUS else role)
+        return super().entry(manifest, WORKER if role == RENDEZVOUS else role)
 
     def pod(self, manifest: Custom, spec: JobSpec, context: PodContext) -> Document:
         if context.slot.role != RENDEZVOUS:

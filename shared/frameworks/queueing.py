@@ -227,32 +227,30 @@ def returned(workload: Custom, now: str) -> Document | None:
         return None
     evicted = _condition(workload, "Evicted")
     reason, message = _text(evicted, "reason"), str(evicted.get("message", ""))
-    changed = [
-        _new(workload, "QuotaReserved", False, "Pending", message, now),
-        _new(workload, "Admitted", False, "NoReservation", "The workload has no reservation", now),
-        _new(workload, "Requeued", reason in REQUEUED, reason or "Pending", message, now),
-    ]
+    changed = {
+        "QuotaReserved": (False, "Pending", message),
+        "Admitted": (False, "NoReservation", "The workload has no reservation"),
+        "Requeued": (reason in REQUEUED, reason or "Pending", message),
+    }
     if _condition(workload, "PodsReady"):
-        changed.append(_new(workload, "PodsReady", False, "WaitForStart", "its pods are gone", now))
-    return {"status": {"admission": None, "conditions": _conditions(workload, changed)}}
+        changed["PodsReady"] = (False, "WaitForStart", "its pods are gone")
+    return {"status": {"admission": None, "conditions": _conditions(workload, changed, now)}}
 
 
 def ready(workload: Custom, now: str) -> Document | None:
     """The patch of a Workload's status that says that its pods are Ready; None if it is not admitted now."""
     if not _is_true(workload, "Admitted") or any(_is_true(workload, each) for each in ("Evicted", "Finished")):
         return None
-    message = "All pods are ready and the job is running"
-    return {
-        "status": {"conditions": _conditions(workload, [_new(workload, "PodsReady", True, "Started", message, now)])}
-    }
+    changed = {"PodsReady": (True, "Started", "All pods are ready and the job is running")}
+    return {"status": {"conditions": _conditions(workload, changed, now)}}
 
 
 def finished(workload: Custom, reason: str, now: str) -> Document | None:
     """The patch of a Workload's status that finishes it; None if it is finished."""
     if _is_true(workload, "Finished"):
         return None
-    message = f"The job has ended: {reason}"
-    return {"status": {"conditions": _conditions(workload, [_new(workload, "Finished", True, reason, message, now)])}}
+    changed = {"Finished": (True, reason, f"The job has ended: {reason}")}
+    return {"status": {"conditions": _conditions(workload, changed, now)}}
 
 
 def shrunk(workload: Custom, pod_sets: Iterable[tuple[str, int]]) -> Document | None:
@@ -295,24 +293,16 @@ def _count(pod_set: Mapping[str, Any]) -> int:
     return count if isinstance(count, int) else 0
 
 
-def _conditions(workload: Custom, changed: list[Document]) -> list[Document]:
-    kinds = [each["type"] for each in changed]
-    kept = [each for each in _objects(at(workload.status, "conditions")) if each.get("type") not in kinds]
-    return [*kept, *changed]
-
-
-def _new(workload: Custom, kind: str, status: bool, reason: str, message: str, now: str) -> Document:
-    before = _condition(workload, kind)
-    word = "True" if status else "False"
-    same = before.get("status") == word and before.get("lastTransitionTime")
-    return {
-        "type": kind,
-        "status": word,
-        "reason": reason,
-        "message": text.first(message),
-        "lastTransitionTime": before["lastTransitionTime"] if same else now,
-        "observedGeneration": workload.metadata.generation,
-    }
+def _conditions(workload: Custom, changed: Mapping[str, tuple[bool, str, str]], now: str) -> list[Document]:
+    """The conditions of a Workload with the changed ones: status, reason and message of each."""
+    conditions = [each for each in _objects(at(workload.status, "conditions")) if each.get("type") not in changed]
+    for kind, (status, reason, message) in changed.items():
+        before, word = _condition(workload, kind), str(status)
+        same = before.get("status") == word and before.get("lastTransitionTime")
+        new = {"type": kind, "status": word, "reason": reason, "message": text.first(message)}
+        since = before["lastTransitionTime"] if same else now
+        conditions.append(new | {"lastTransitionTime": since, "observedGeneration": workload.metadata.generation})
+    return conditions
 
 
 def _objects(value: object) -> list[dict[str, Any]]:

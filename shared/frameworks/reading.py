@@ -16,6 +16,7 @@ MOST_WORKERS = 7_000
 LONGEST_POD_NAME = 63
 """Characters of a pod's name, which is also the name of a Service and of a host."""
 MOST_SLOTS = 9_999
+MOST_PORT = 65_535
 LONGEST_RESTART = 64
 """The characters of the restart annotation that count."""
 CLEAN_POD_POLICIES: tuple[CleanPodPolicy, ...] = get_args(CleanPodPolicy)
@@ -111,18 +112,10 @@ class Fields:
             self.refuse("InvalidValue", "write strings only as values, in quotes", name)
 
     def text(self, name: str) -> str:
-        value = self.members.get(name)
-        if value is None or isinstance(value, str):
-            return value or ""
-        self.refuse("InvalidValue", "write a string here, in quotes", name)
-        return ""
+        return self._of_type(name, str, "a string here, in quotes")
 
     def boolean(self, name: str) -> bool:
-        value = self.members.get(name)
-        if value is None or isinstance(value, bool):
-            return bool(value)
-        self.refuse("InvalidValue", "write true or false here, without quotes", name)
-        return False
+        return self._of_type(name, bool, "true or false here, without quotes")
 
     def integer(
         self, name: str, *, least: int, most: int = GREATEST, reason: str = "InvalidValue", instead: str = ""
@@ -152,11 +145,16 @@ class Fields:
         return default
 
     def _list(self, name: str) -> list[object]:
+        return self._of_type(name, list, "a list here")
+
+    def _of_type(self, name: str, kind: type[T], what: str) -> T:
+        """The value of that name; the empty one of its type if it is absent or of another type."""
         value = self.members.get(name)
-        if value is None or isinstance(value, list):
-            return value or []
-        self.refuse("InvalidValue", "write a list here", name)
-        return []
+        if isinstance(value, kind):
+            return value
+        if value is not None:
+            self.refuse("InvalidValue", f"write {what}", name)
+        return kind()
 
 
 def check_job_name(name: str, note: Callable[[Problem], None], *, most: int | None, digit: bool = False) -> None:

@@ -21,8 +21,6 @@ from shared.frameworks.templates import Promises, check_variables, training_cont
 from shared.job.naming import Slot, pod_name
 from shared.job.spec import REPLICATED, UNLIMITED, Handling, JobSpec, Problem, RestartPolicy, RoleSpec
 
-GREATEST_PORT = 65_535
-
 
 class ReplicaType(NamedTuple):
     name: str
@@ -157,15 +155,18 @@ class Replicated(Framework):
         """The name of a type's training container; empty means the first container."""
         return self.container_properties.name
 
+    def entry(self, manifest: Custom, role: str) -> tuple[str, Document]:
+        """The path of the fields of a role, and these, in a resource that `parse` accepted."""
+        field = self.replica_specs
+        specs = ((name, fields) for name, fields in manifest.spec[field].items() if fields and name.lower() == role)
+        return next((f"spec.{field}.{name}", fields) for name, fields in specs)
+
     def template(self, manifest: Custom, role: str) -> Document:
-        """The pod template of a role, in a resource that `parse` accepted."""
-        specs = manifest.spec[self.replica_specs]
-        found: Document = next(fields["template"] for name, fields in specs.items() if fields and name.lower() == role)
+        found: Document = self.entry(manifest, role)[1]["template"]
         return found
 
     def template_path(self, manifest: Custom, role: str) -> str:
-        names = manifest.spec[self.replica_specs]
-        return next(f"spec.{self.replica_specs}.{name}.template" for name in names if name.lower() == role)
+        return f"{self.entry(manifest, role)[0]}.template"
 
     def training_container(self, manifest: Custom, role: str) -> Document:
         """The container of a role's template that `parse` found; empty if an edit took it away.
@@ -245,7 +246,7 @@ class Replicated(Framework):
         container = training_container(fields, called, said, self.promises(manifest, kind, fields))
         if container is not None:
             for port in container.parts("ports"):
-                port.integer("containerPort", least=1, most=GREATEST_PORT)
+                port.integer("containerPort", least=1, most=reading.MOST_PORT)
                 if not port.has("containerPort"):
                     port.refuse("NoPort", "say which port it is", "containerPort")
             others = fields.part("template").part("spec").parts("containers") if self.in_every_container else []

@@ -60,6 +60,16 @@ class Definition(NamedTuple):
     versions: tuple[Version, ...] = ()
 
 
+def members(
+    properties: Document, *, required: Sequence[str] = (), description: str = "", rules: Sequence[Document] = ()
+) -> Document:
+    known: Document = {"type": "object"}
+    known |= {"description": description} if description else {}
+    known |= {"properties": properties}
+    known |= {"required": [*required]} if required else {}
+    return known | ({"x-kubernetes-validations": [*rules]} if rules else {})
+
+
 OPEN: Document = {"x-kubernetes-preserve-unknown-fields": True}
 """Added to a schema: the API server keeps undeclared fields."""
 
@@ -91,12 +101,7 @@ _CONTAINER: Document = {
         "args": _STRINGS,
         "env": {
             "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {"name": TEXT | {"minLength": 1}, "value": TEXT},
-                "required": ["name"],
-                **OPEN,
-            },
+            "items": members({"name": TEXT | {"minLength": 1}, "value": TEXT}, required=("name",)) | OPEN,
         },
     },
     "required": ["name", "image"],
@@ -109,12 +114,11 @@ TEMPLATE: Document = {
     "type": "object",
     "description": "As in a Deployment.",
     "properties": {
-        "metadata": {
-            "type": "object",
-            "description": "Labels and annotations for the pods; Muster's own win.",
-            "properties": {"labels": _TEXTS, "annotations": _TEXTS},
-            **OPEN,
-        },
+        "metadata": members(
+            {"labels": _TEXTS, "annotations": _TEXTS},
+            description="Labels and annotations for the pods; Muster's own win.",
+        )
+        | OPEN,
         "spec": {
             "type": "object",
             "description": "As in a Pod: every field is kept, except that restartPolicy is Muster's.",
@@ -147,12 +151,7 @@ MOST_CONDITIONS = 64
 CONDITIONS: Document = {
     "type": "array",
     "maxItems": MOST_CONDITIONS,
-    "items": {
-        "type": "object",
-        "properties": {"type": TEXT, "status": TEXT, "reason": TEXT, "message": TEXT},
-        "required": ["type", "status"],
-        **OPEN,
-    },
+    "items": members(dict.fromkeys(("type", "status", "reason", "message"), TEXT), required=("type", "status")) | OPEN,
 }
 """Conditions in a status, with the fields that `BY_CONDITIONS` reads."""
 
@@ -187,16 +186,6 @@ def by_phase(*phases: str) -> str:
     """True in these phases, in which no pod depends on the spec; "" is the phase of a job that was
     rejected, or is not admitted yet."""
     return f"(has(oldSelf.status) && has(oldSelf.status.phase) && oldSelf.status.phase in {[*phases]!r})"
-
-
-def members(
-    properties: Document, *, required: Sequence[str] = (), description: str = "", rules: Sequence[Document] = ()
-) -> Document:
-    known: Document = {"type": "object"}
-    known |= {"description": description} if description else {}
-    known |= {"properties": properties}
-    known |= {"required": [*required]} if required else {}
-    return known | ({"x-kubernetes-validations": [*rules]} if rules else {})
 
 
 def column(name: str, path: str, *, kind: str = "string", wide: bool = False) -> Document:

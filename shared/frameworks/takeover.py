@@ -18,6 +18,8 @@ Ended = Literal["", "Succeeded", "Failed"]
 
 MOST_CONDITIONS = 32
 """The most conditions that are read; operators have a dozen types."""
+DIGITS = 5
+"""Of a pod's index in a label or a name."""
 LONGEST_WORD = 64
 """The most characters of a type, a reason or a phase."""
 

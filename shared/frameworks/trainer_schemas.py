@@ -55,12 +55,7 @@ class Trainer(Written):
         {
             "type": "array",
             "maxItems": 128,
-            "items": {
-                "type": "object",
-                "properties": {"name": schemas.TEXT | {"minLength": 1, "maxLength": _LONGEST_NAME}},
-                "required": ["name"],
-                **schemas.OPEN,
-            },
+            "items": schemas.members({"name": _NAME}, required=("name",)) | schemas.OPEN,
         },
         Fields.parts,
     )
@@ -98,15 +93,10 @@ TRAIN_JOB = Definition(
                 "type": "array",
                 "maxItems": 16,
                 "description": "Changes of the runtime for this job, each of one manager.",
-                "items": {
-                    "type": "object",
-                    "properties": {
-                        "manager": _NAME,
-                        "time": schemas.TIME,
-                        "trainingRuntimeSpec": schemas.ANYTHING,
-                    },
-                    "required": ["manager"],
-                },
+                "items": schemas.members(
+                    {"manager": _NAME, "time": schemas.TIME, "trainingRuntimeSpec": schemas.ANYTHING},
+                    required=("manager",),
+                ),
                 "x-kubernetes-list-type": "map",
                 "x-kubernetes-list-map-keys": ["manager"],
             },

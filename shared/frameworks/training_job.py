@@ -21,7 +21,7 @@ from shared.frameworks.reading import MOST_SLOTS
 from shared.frameworks.scale_requests import GROUP, SCALEINS, SCALEOUTS, VERSION
 from shared.frameworks.schemas import Definition, Document, Scale
 from shared.frameworks.statuses import before_admission, condition, counts, trainer_status, whole_seconds, with_losses
-from shared.frameworks.takeover import Inherited, TakeOver
+from shared.frameworks.takeover import DIGITS, Inherited, TakeOver
 from shared.frameworks.templates import Promises, check_variables, gpus, training_container
 from shared.job import waiting
 from shared.job.naming import (
@@ -36,6 +36,7 @@ from shared.job.naming import (
     JobKey,
     Slot,
     WorkerName,
+    worker_index,
 )
 from shared.job.policies.retries import LEAST_RETRYABLE_CODE
 from shared.job.sorted_set import SortedSet
@@ -52,6 +53,7 @@ from shared.job.spec import (
 )
 from shared.job.state import Job
 from shared.job.views import ended
+from shared.untrusted import whole_number
 
 SUSPENDED = "job-supervisor.kube-ai.io/job-suspended"
 """The annotation of et-operator that suspends a job."""
@@ -242,8 +244,6 @@ JOB_FOLDER = "/job"
 """Where the launcher finds the hosts file of DeepSpeed."""
 LONGEST_SECRET_NAME = 253
 _DNS_SUBDOMAIN = re.compile(rf"{reading.DNS_LABEL}(\.{reading.DNS_LABEL})*")
-_INDEX = re.compile(r"[0-9]{1,5}")
-"""A worker's index in a label or a name."""
 
 # Built-ins of any shell only: an image may lack `cat`.
 DISCOVER_SCRIPT = f"""\
@@ -280,10 +280,10 @@ class OfEtOperator(TakeOver):
 
     def role_and_index(self, labels: Mapping[str, str]) -> tuple[str, int] | None:
         """Its launcher has no index."""
-        role, index = labels.get(JOB_ROLE, ""), labels.get(REPLICA_INDEX, "")
+        role, index = labels.get(JOB_ROLE, ""), whole_number(labels.get(REPLICA_INDEX, ""), DIGITS)
         if role == LAUNCHER:
             return LAUNCHER, 0
-        return (WORKER, int(index)) if role == WORKER and _INDEX.fullmatch(index) else None
+        return (WORKER, index) if role == WORKER and index is not None else None
 
     def status(self, manifest: Custom) -> Inherited | None:
         """Its status names the wanted workers; it created the launcher last."""
@@ -291,17 +291,13 @@ class OfEtOperator(TakeOver):
         if theirs is None:
             return None
         reached = {known.type for known in theirs.conditions if known.status}
-        named = manifest.status.get("targetWorkers")
-        stem = f"{manifest.metadata.name}-{WORKER}-"
-        indices = [
-            int(name.removeprefix(stem))
-            for name in (named if isinstance(named, list) else ())
-            if isinstance(name, str) and name.startswith(stem) and _INDEX.fullmatch(name.removeprefix(stem))
-        ]
+        named, job = manifest.status.get("targetWorkers"), manifest.metadata.name
+        names = [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
+        indices = {index for name in names if (index := worker_index(job, name)) is not None}
         return msgspec.structs.replace(
             theirs,
             begun=theirs.begun or "LauncherCreated" in reached,
-            workers=tuple(sorted(set(indices))) if indices else None,
+            workers=tuple(sorted(indices)) if indices else None,
         )
 
 

@@ -1,7 +1,7 @@
 """Reads a TrainJob and its runtime: the job that both ask for, and what is wrong with them.  Pure."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from math import ceil
 from typing import Any
 
@@ -64,6 +64,8 @@ ELASTIC = ("PET_RDZV_BACKEND", "PET_RDZV_ENDPOINT", "PET_RDZV_ID", "PET_MAX_REST
 """Those of torch with an elasticPolicy besides."""
 
 TORCHTUNE = ["tune", "run"]
+OF_TRAINER_2_1 = "numProcPerNode"
+"""The field of torch's policy with the number of processes, of Trainer 2.0 and 2.1."""
 
 _PROCESSES = re.compile("auto|cpu|gpu|0*[1-9][0-9]{0,5}")
 _LABEL = re.compile(reading.DNS_LABEL)
@@ -89,8 +91,7 @@ def parsed(
     """
     name = manifest.metadata.name
     jobs = replicated_jobs(manifest.spec, runtime.members)
-    policies = runtime.part("mlPolicy")
-    policy = policy_of(runtime.members)
+    policies, policy = runtime.part("mlPolicy"), policy_of(runtime.members)
     if policies.has("flux"):
         policies.refuse("PolicyNotSupported", f"use one of {', '.join(POLICIES)}", "flux")
     spec.parts("runtimePatches")
@@ -104,8 +105,12 @@ def parsed(
         if spec.raw(field):
             spec.ignore(field, "no JobSet is made; those of pods belong in runtimePatches")
     trainer = Trainer(spec.part("trainer"))
-    elastic = policies.part("torch").has("elasticPolicy")
-    _check_trainer(trainer, (*RESERVED.get(policy, ()), *(ELASTIC if policy == "torch" and elastic else ())))
+    torch, mpi, is_mpi = policies.part("torch"), policies.part("mpi"), policy == "mpi"
+    group = torch.has("elasticPolicy")
+    check_variables(trainer.env, (*RESERVED.get(policy, ()), *(ELASTIC if policy == "torch" and group else ())))
+    if trainer.command == TORCHTUNE:
+        message = "write the whole command of tune: its recipe and its configuration are not chosen here"
+        trainer.fields.refuse("TorchTuneNotSupported", message, "command")
     if spec.text("managedBy") not in CONTROLLERS:
         message = "leave it out to have the job run here: it is said to be another controller's"
         spec.refuse("ManagedByAnother", message, "managedBy")
@@ -118,14 +123,11 @@ def parsed(
     if template.has("volumeClaimPolicies"):
         message = "create the claim, and name it in the pod template: no claim is made here"
         template.refuse("VolumeClaimNotSupported", message, "volumeClaimPolicies")
-    computes = policies.part("mpi").raw("runLauncherAsNode") is True
-    keys = absolute(policies.part("mpi").raw("sshAuthMountPath")) or SSH_FOLDER
-    mpi_job = policy == "mpi"
-    node = _check_jobs(manifest, jobs, template, spec, labels, mpi=mpi_job, computes=computes, keys=keys)
-    nodes, roles_of = _sizes(trainer, policies, policy)
-    least, most = roles_of
-    longest = max(len(f"-{node}-0-{(most or nodes) - 1}"), len(f"{STEM}0"))
-    longest = max(longest, len(f"-{LAUNCHER}") if policy == "mpi" else 0)
+    computes = mpi.raw("runLauncherAsNode") is True
+    keys = absolute(mpi.raw("sshAuthMountPath")) or SSH_FOLDER
+    node = _check_jobs(manifest, jobs, template, spec, labels, mpi=is_mpi, computes=computes, keys=keys)
+    nodes, least, most = _sizes(trainer, policies, policy)
+    longest = max(len(f"-{node}-0-{(most or nodes) - 1}"), len(f"{STEM}0"), len(f"-{LAUNCHER}") if is_mpi else 0)
     reading.check_job_name(name, runtime.note, most=reading.LONGEST_POD_NAME - longest)
     limit = reading.Fields(at(jobs.get(node), "template", "spec"), "runtime.spec.template", []).integer(
         "backoffLimit", least=0
@@ -140,39 +142,31 @@ def parsed(
         container=NODE,
         stem=f"{name}-{node}-0-",
     )
-    workers: tuple[RoleSpec, ...] = (worker,)
-    torch = policies.part("torch")
-    if torch.has("elasticPolicy") and policy == "torch" and not _tells_of_another(jobs, trainer.fields.members):
-        workers = (worker, rendezvous_role(name, NODE))
-    launcher = RoleSpec(name=LAUNCHER, replicas=1, restart_policy="OnFailure", container=NODE)
-    mpi = policies.part("mpi")
-    succeeds = "Any" if torch.has("elasticPolicy") else "All"
+    roles: tuple[RoleSpec, ...] = (worker,)
+    succeeds = "Any" if group else "All"
+    handling = msgspec.structs.replace(REPLICATED, succeeds=succeeds, elastic=elastic, services="Job")
+    if is_mpi:
+        launcher = RoleSpec(name=LAUNCHER, replicas=1, restart_policy="OnFailure", container=NODE)
+        roles, handling = (launcher, worker), msgspec.structs.replace(LAUNCHED_TOGETHER, elastic=False)
+    elif group and policy == "torch" and not _tells_of_another(jobs, trainer.fields.members):
+        roles = (worker, rendezvous_role(name, NODE))
     return JobSpec(
         framework="",
-        roles=(launcher, worker) if policy == "mpi" else workers,
-        handling=msgspec.structs.replace(LAUNCHED_TOGETHER, elastic=False)
-        if policy == "mpi"
-        else msgspec.structs.replace(REPLICATED, succeeds=succeeds, elastic=elastic, services="Job"),
+        roles=roles,
+        handling=handling,
         elasticity=Elasticity() if elastic else None,
         autoscaled=elastic and bool(torch.part("elasticPolicy").parts("metrics")),
-        slots_per_worker=_slots(manifest, trainer, mpi) if policy == "mpi" else 1,
-        attach_mode="ssh" if policy == "mpi" else "",
+        slots_per_worker=_slots(manifest, trainer, mpi) if is_mpi else 1,
+        attach_mode="ssh" if is_mpi else "",
         clean_pod_policy="Running",
         backoff_limit=reading.DEFAULT_BACKOFF_LIMIT if limit is None else limit,
         active_deadline_seconds=spec.integer("activeDeadlineSeconds", least=1),
         suspend=spec.boolean("suspend"),
         restart=reading.restart_of(manifest.metadata.annotations),
-        hosts_style="OpenMPI" if policy == "mpi" else "",
+        hosts_style="OpenMPI" if is_mpi else "",
         launcher_works=mpi.boolean("runLauncherAsNode"),
         ignored=tuple(spec.without_effect),
     )
-
-
-def _check_trainer(trainer: Trainer, reserved: Sequence[str]) -> None:
-    check_variables(trainer.env, reserved)
-    if trainer.command == TORCHTUNE:
-        message = "write the whole command of tune: its recipe and its configuration are not chosen here"
-        trainer.fields.refuse("TorchTuneNotSupported", message, "command")
 
 
 def _check_jobs(
@@ -187,13 +181,11 @@ def _check_jobs(
     keys: str,
 ) -> str:
     """Check the replicated jobs and their containers; return the name of that of the nodes."""
-    invalid = {name: True for name in jobs if len(name) > LONGEST_CONTAINER_NAME or not _LABEL.fullmatch(name)}
+    invalid = {name for name in jobs if len(name) > LONGEST_CONTAINER_NAME or not _LABEL.fullmatch(name)}
     if invalid:
         # No path and no message repeats such a name.
-        message = (
-            f"name the replicated job with at most {LONGEST_CONTAINER_NAME} lower-case letters, digits and inner "
-            "hyphens"
-        )
+        letters = "lower-case letters, digits and inner hyphens"
+        message = f"name the replicated job with at most {LONGEST_CONTAINER_NAME} {letters}"
         template.refuse("InvalidName", message, "replicatedJobs")
     trainers = [name for name, job in jobs.items() if trains(job) and name not in invalid]
     node = NODE if mpi or not trainers else trainers[0]
@@ -216,9 +208,8 @@ def _check_jobs(
         path = path_of(name)
         job, problems = jobs[name], list[Problem]()
         if at(job, "replicas") not in (None, 1):
-            template.refuse(
-                "NotOneReplica", "set 1 or leave it out: numNodes says how many pods there are", "replicatedJobs"
-            )
+            message = "set 1 or leave it out: numNodes says how many pods there are"
+            template.refuse("NotOneReplica", message, "replicatedJobs")
         merged = pod_template(job, trainer, computes=mpi and computes and name == NODE)
         of_launcher = mpi and name == LAUNCHER_JOB
         promises = Promises(
@@ -241,16 +232,15 @@ def _check_jobs(
     return node
 
 
-def _sizes(trainer: Trainer, policies: reading.Fields, policy: str) -> tuple[int, tuple[int, int | None]]:
+def _sizes(trainer: Trainer, policies: reading.Fields, policy: str) -> tuple[int, int, int | None]:
     """The number of nodes, and its bounds; no upper one where it cannot change."""
     asked = trainer.num_nodes
     most = policies.integer("numNodes", least=1, most=reading.MOST_WORKERS)
-    nodes = asked or most or 1
-    told = _of_torch(policies.members and {"mlPolicy": policies.members})
+    nodes, torch, mpi = asked or most or 1, policies.part("torch"), policies.part("mpi")
+    told, elastic = torch.raw(OF_TRAINER_2_1), torch.part("elasticPolicy")
     if told is not None and (isinstance(told, bool) or not _PROCESSES.fullmatch(str(told))):
-        policies.part("torch").refuse("InvalidValue", "write auto, cpu, gpu or a number of processes", "numProcPerNode")
-    elastic = policies.part("torch").part("elasticPolicy")
-    if policies.part("torch").has("elasticPolicy"):
+        torch.refuse("InvalidValue", "write auto, cpu, gpu or a number of processes", OF_TRAINER_2_1)
+    if torch.has("elasticPolicy"):
         ElasticPolicy(elastic)
         low, high = elastic_bounds(elastic.members, asked or most or 0)
         nodes = asked or most or low
@@ -260,17 +250,16 @@ def _sizes(trainer: Trainer, policies: reading.Fields, policy: str) -> tuple[int
             trainer.fields.refuse("BelowMinimum", "set at least minNodes of the runtime", "numNodes")
         elif nodes > high:
             trainer.fields.refuse("AboveMaximum", "set at most maxNodes of the runtime", "numNodes")
-        return nodes, (low, high)
+        return nodes, low, high
     if policy == "mpi":
         # One node is the launcher, if it computes.
-        nodes = max(nodes - policies.part("mpi").boolean("runLauncherAsNode"), 1)
-        implementation = policies.part("mpi").text("mpiImplementation")
-        if implementation not in ("", "OpenMPI"):
-            policies.part("mpi").refuse("UnknownImplementation", "write OpenMPI, or leave it out", "mpiImplementation")
-        check_ssh_folder(policies.part("mpi"))
+        nodes = max(nodes - mpi.boolean("runLauncherAsNode"), 1)
+        if mpi.text("mpiImplementation") not in ("", "OpenMPI"):
+            mpi.refuse("UnknownImplementation", "write OpenMPI, or leave it out", "mpiImplementation")
+        check_ssh_folder(mpi)
         # The job starts with all nodes and goes on with any: the program decides how many it needs.
-        return nodes, (1, None)
-    return nodes, (0, None)
+        return nodes, 1, None
+    return nodes, 0, None
 
 
 def elastic_bounds(policy: Any, nodes: int) -> tuple[int, int]:
@@ -291,7 +280,8 @@ def _slots(manifest: Custom, trainer: Trainer, mpi: reading.Fields) -> int:
 
 def processes_of(manifest: Custom) -> str:
     """The processes of a node of torch: as it says, or without GPUs as many as it has processors."""
-    told = (at(manifest.spec, "trainer", "numProcPerNode"), _of_torch(runtime_spec(manifest)))
+    of_runtime = at(runtime_spec(manifest), "mlPolicy", "torch", OF_TRAINER_2_1)
+    told = (at(manifest.spec, "trainer", "numProcPerNode"), of_runtime)
     text = next((str(value) for value in told if value is not None), "auto")
     if text != "auto":
         return text
@@ -300,11 +290,6 @@ def processes_of(manifest: Custom) -> str:
         return text
     cpus = at(resources, "requests", "cpu") or at(resources, "limits", "cpu")
     return str(max(ceil(amount(cpus)), 1))
-
-
-def _of_torch(runtime: Any) -> Any:
-    """The number of processes in the policy of Trainer 2.0 and 2.1."""
-    return at(runtime, "mlPolicy", "torch", "numProcPerNode")
 
 
 def resources_of(manifest: Custom) -> Any:
