@@ -23,7 +23,7 @@ from services.watcher.core.budgets import (
     standing,
 )
 from services.watcher.core.cache import Cache
-from services.watcher.core.observe import observe
+from services.watcher.core.observe import Unrecorded, observe
 from services.watcher.core.pace import (
     LABELS_SECONDS,
     LIMITS,
@@ -136,17 +136,8 @@ class Watcher:
         # Another replica may have recorded a new epoch.
         self._watches.enter(history.job.resource.epoch)
         answers = self._asking.answers(key)
-        paused, settled = key in self._paused, self._settled(key)
-        seen = observe(
-            history.job,
-            self._cache,
-            answers,
-            self._runtime.histories,
-            pods=not paused,
-            settled=settled,
-            labels=key not in self._relabelled,
-            force_after=self._force_after,
-        )
+        but = Unrecorded(pods=key in self._paused, labels=key in self._relabelled, requests=not self._settled(key))
+        seen = observe(history.job, self._cache, answers, self._runtime.histories, but, self._force_after)
         self._asking.ask(history, seen.questions)
         self._warn(history.job, seen.warning)
         if any(isinstance(fact, (PodsObserved, PodsGone)) for fact in seen.facts):

@@ -214,16 +214,13 @@ class Watches:
             if (answered := self._answered.get(runtime.resource)) is not None:
                 await answered.wait()
 
-        def ours(manifest: Custom) -> Custom | None:
-            return manifest if framework.ours(manifest) else None
+        def seen(manifest: Custom) -> Custom | ObservedJob | None:
+            if not framework.ours(manifest):
+                return None
+            return manifest if framework.runtimes else self._observed(framework, manifest)
 
-        def observed(manifest: Custom) -> ObservedJob | None:
-            return self._observed(framework, manifest) if framework.ours(manifest) else None
-
-        if framework.runtimes:
-            await self._follow(kind, self._cache.jobs[kind], ours, partial(self._put_referring, framework))
-        else:
-            await self._follow(kind, self._cache.jobs[kind], observed, partial(self._put_job, framework))
+        put: Callable[[Framework, At, Any], Concerned] = self._put_referring if framework.runtimes else self._put_job
+        await self._follow(kind, self._cache.jobs[kind], seen, partial(put, framework))
 
     def _observed(self, framework: Framework, manifest: Custom) -> ObservedJob:
         options = self._options

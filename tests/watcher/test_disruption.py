@@ -9,7 +9,7 @@ import pytest
 from services.watcher.core.cache import Cache
 from services.watcher.core.disruption import CORDON, GONE, WELL_KNOWN, leaves, notice, observed_node, tolerations
 from services.watcher.core.nodes import UIDS_PER_EVENT
-from services.watcher.core.observe import observe
+from services.watcher.core.observe import Unrecorded, observe
 from services.watcher.core.observed import ObservedNode
 from services.watcher.shell import Watcher
 from services.watcher.watches import Options
@@ -266,7 +266,7 @@ def test_a_node_stays_for_a_pod_once_the_log_knows_that_its_eviction_is_off():
     watching.cache.set_node("node-1", STAYING)
     off = msgspec.structs.replace(LAUNCHER, version=50)
     watching.show_pods(off)
-    seen = observe(watching.job(), watching.cache, watching.answers, watching.histories, pods=False)
+    seen = observe(watching.job(), watching.cache, watching.answers, watching.histories, Unrecorded(pods=True))
     assert [*seen.facts] == [], "the fold keeps the notice of a pod that it knows as evicted"
     assert watching.settle() == [pods(off), NodeBack(node="node-1", uids=(LAUNCHER.uid,), stays=True)]
     assert LAUNCHER.uid not in watching.job().pods.notices

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from services.watcher.core.observe import observe
+from services.watcher.core.observe import Unrecorded, observe
 from services.watcher.core.observed import Change, ObservedJob
 from shared.eventlog import MAX_BODY
 from shared.job.events.catalog import AnyEvent
@@ -136,9 +136,9 @@ class TestTheResource:
     def test_while_changes_of_labels_are_merged_all_else_is_said(self):
         watching = Watching(*labelled([observed(a_spec())], team="a"))
         watching.show(a_labelled(9, team="b"))
-        assert observe(watching.job(), watching.cache, labels=False).facts == ()
+        assert observe(watching.job(), watching.cache, but=Unrecorded(labels=True)).facts == ()
         watching.show(a_labelled(10, spec=a_spec(3), team="b"))
-        assert [*map(type, observe(watching.job(), watching.cache, labels=False).facts)] == [JobObserved]
+        assert [*map(type, observe(watching.job(), watching.cache, but=Unrecorded(labels=True)).facts)] == [JobObserved]
 
     def test_another_wish_in_the_same_generation_is_said_because_annotations_count_too(self):
         watching = Watching(observed(a_spec()))

@@ -103,18 +103,14 @@ def at_hand(question: Question, answers: Answers, history: History, identity: st
 def beyond_the_end(evidence: Evidence) -> bool:
     """True if the log, by the answer of its leader, ends before a head: it was truncated, or the leader lags."""
     heads = (named for named in (evidence.shown, evidence.kept) if named is not None)
-    return any(named.log == evidence.identity and _ends_before(evidence, named) for named in heads)
-
-
-def _ends_before(evidence: Evidence, named: Named) -> bool:
-    return named.head.sequence > evidence.end
+    return any(named.log == evidence.identity and named.head.sequence > evidence.end for named in heads)
 
 
 def _wrong(evidence: Evidence, named: Named) -> str:
     """Why the log does not lead to this head; empty when it does, or when that cannot be told any more."""
     if named.log != evidence.identity:
         return OTHER_LOG
-    if _ends_before(evidence, named):
+    if named.head.sequence > evidence.end:
         return "BeyondTheEnd"
     known = evidence.hashes.get(named.head.sequence)
     if known is None or known == named.head.hash:

@@ -21,7 +21,7 @@ from shared.job.naming import Uid
 from shared.job.policies.verdict import verdict
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job
-from shared.job.views import PodView, ended
+from shared.job.views import ended
 
 VANISHED_AT_ONCE = 10
 """If more jobs than this, and more than a fifth of all, are missing from one LIST, none counts as gone."""
@@ -43,16 +43,13 @@ def _taken(job: Job, cache: Cache) -> set[Uid]:
     if cache.listing_of(job) is None or job.resource.gone or job.deleting or not cache.pods.listed:
         return set()
     now, roles = cache.pods_of(job.key), _ending(job)
-    pods = [pod for pod in job.pods.views.values() if pod.slot in job.attempt.slots and _is_taken(now.get(pod.uid))]
-    taken = {pod.uid: pod.role for pod in pods if pod.uid in now or cache.shows_gone(job, pod)}
+    pods = [pod for pod in job.pods.views.values() if pod.slot in job.attempt.slots]
+    taken = {pod.uid: pod.role for pod in pods if pod.uid not in now and cache.shows_gone(job, pod)}
+    taken |= {pod.uid: pod.role for pod in pods if pod.uid in now and now[pod.uid].deleting and ended(now[pod.uid])}
     if taken and verdict(job) is None and verdict(pods_gone(job, [*taken], At(0, ""))) is not None:
         # Too few workers would be left, or one that nothing replaces.
         return {*taken}
     return {uid for uid, role in taken.items() if role in roles}
-
-
-def _is_taken(seen: PodView | None) -> bool:
-    return seen is None or (seen.deleting and ended(seen))
 
 
 def _ending(job: Job) -> Collection[str]:

@@ -3,7 +3,8 @@
 `disruption.py` says which signs of a node count.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import TypeVar
 
 from services.watcher.core.cache import Cache
 from shared.job.events import watcher
@@ -11,7 +12,9 @@ from shared.job.events.catalog import Fact
 from shared.job.naming import Uid
 from shared.job.policies import nodes
 from shared.job.state import Job
-from shared.job.views import PodView, ended
+from shared.job.views import ended
+
+K = TypeVar("K", str, tuple[str, str, int], tuple[str, str, str])
 
 UIDS_PER_EVENT = 4_000
 """The most uids in one event: with 40 bytes each they stay below the log's limit."""
@@ -27,9 +30,8 @@ def announced(job: Job, cache: Cache) -> Iterator[Fact]:
         there = uid in job.pods.views and pod.slot in job.attempt.slots
         if there and (seen := cache.notice(pod)) and _is_news(job, uid, seen.notice):
             found.setdefault((pod.node, seen.reason, seen.notice), []).append(uid)
-    for (node, reason, seconds), uids in sorted(found.items()):
-        for some in _in_parts(uids):
-            yield watcher.DisruptionNoticed(node=node, uids=some, reason=reason, seconds=seconds)
+    for (node, reason, seconds), uids in _in_parts(found):
+        yield watcher.DisruptionNoticed(node=node, uids=uids, reason=reason, seconds=seconds)
 
 
 def withdrawn(job: Job, cache: Cache) -> Iterator[Fact]:
@@ -43,9 +45,8 @@ def withdrawn(job: Job, cache: Cache) -> Iterator[Fact]:
         waits = waits and not job.pods.views[uid].disruption
         if waits and ("", pod.node) in cache.nodes and cache.notice(pod) is None:
             found.setdefault(pod.node, []).append(uid)
-    for name, uids in sorted(found.items()):
-        for some in _in_parts(uids):
-            yield watcher.NodeBack(node=name, uids=some, stays=True)
+    for name, uids in _in_parts(found):
+        yield watcher.NodeBack(node=name, uids=uids, stays=True)
 
 
 def _is_news(job: Job, uid: Uid, seconds: int) -> bool:
@@ -73,28 +74,25 @@ def lost(job: Job, cache: Cache, force_after: int | None) -> Iterator[Fact]:
                 back.setdefault(pod.node, []).append(uid)
         elif (known is None or known.reason != node.lost) and (pod.deleting or not ended(pod)):
             gone.setdefault((pod.node, node.lost, node.since), []).append(uid)
-    for (name, reason, since), uids in sorted(gone.items()):
-        for some in _in_parts(uids):
-            yield watcher.NodeLost(node=name, uids=some, reason=reason, since=since, force_after=force_after)
-    for name, uids in sorted(back.items()):
-        for some in _in_parts(uids):
-            yield watcher.NodeBack(node=name, uids=some)
+    for (name, reason, since), uids in _in_parts(gone):
+        yield watcher.NodeLost(node=name, uids=uids, reason=reason, since=since, force_after=force_after)
+    for name, uids in _in_parts(back):
+        yield watcher.NodeBack(node=name, uids=uids)
 
 
 def still_lost(job: Job, cache: Cache) -> bool:
     """True if the cache shows that every pod that waits for its forced deletion is on a lost node, or a deleted one."""
-    now = cache.pods_of(job.key)
-    return all(_is_lost(now.get(pod.uid), cache) for pod, _, _ in nodes.stuck(job))
+    seen = [cache.pods_of(job.key).get(pod.uid) for pod, _, _ in nodes.stuck(job)]
+    return all(
+        pod is not None
+        and (cache.lost_node(pod) is not None or (cache.nodes.listed and ("", pod.node) not in cache.nodes))
+        for pod in seen
+    )
 
 
-def _is_lost(pod: PodView | None, cache: Cache) -> bool:
-    if pod is None:
-        return False
-    return cache.lost_node(pod) is not None or (cache.nodes.listed and ("", pod.node) not in cache.nodes)
-
-
-def _in_parts(uids: list[Uid]) -> Iterator[tuple[Uid, ...]]:
-    """The uids in order, as many as one event takes at a time."""
-    uids.sort()
-    for start in range(0, len(uids), UIDS_PER_EVENT):
-        yield tuple(uids[start : start + UIDS_PER_EVENT])
+def _in_parts(found: Mapping[K, list[Uid]]) -> Iterator[tuple[K, tuple[Uid, ...]]]:
+    """The keys and their uids in order, as many of these as one event takes at a time."""
+    for key in sorted(found):
+        uids = sorted(found[key])
+        for start in range(0, len(uids), UIDS_PER_EVENT):
+            yield key, tuple(uids[start : start + UIDS_PER_EVENT])

@@ -4,7 +4,7 @@ Older versions of an object are ignored.  Changes that no decision needs are not
 """
 
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -43,22 +43,29 @@ class Observed(msgspec.Struct, frozen=True):
     """A log line and its reason."""
 
 
+class Unrecorded(NamedTuple):
+    """What is not recorded of a job now."""
+
+    pods: bool = False
+    """True while changes of its pods are coalesced."""
+    labels: bool = False
+    """True while changes of its labels alone are merged."""
+    requests: bool = False
+    """True while a fact about the requests that wait for the job is under way."""
+
+
+NOTHING = Unrecorded()
+
+
 def observe(
     job: Job,
     cache: Cache,
     answers: Answers = UNANSWERED,
     histories: Histories | None = None,
-    *,
-    pods: bool = True,
-    settled: bool = True,
-    labels: bool = True,
+    but: Unrecorded = NOTHING,
     force_after: int | None = None,
 ) -> Observed:
-    """Compare a folded job with the cache; `pods` is False while changes of its pods are coalesced.
-
-    `settled` is False while a fact about the requests that wait for the job is under way, and `labels` is False while
-    changes of its labels alone are merged.
-    `force_after` is the setting of forced deletions, in seconds; None for none.
+    """Compare a folded job with the cache; `force_after` is the setting of forced deletions, in seconds.
 
     `histories` are those of all jobs: a request that was seen before its job keeps its place in the queue.
     """
@@ -66,7 +73,7 @@ def observe(
     if job.key.uid == NO_UID:
         # Once their job is there, requests do not fail for its absence, while they move to its history.
         there = (job.key.namespace, job.key.name) in cache.scalable
-        return Observed((*requests.changed(job, cache, histories, settled=settled),), trusted=not there)
+        return Observed((*requests.changed(job, cache, histories, settled=not but.requests),), trusted=not there)
     compare = [*heads.questions(job, cache)]
     confirm = lists.question(job, cache)
     hear = questions.questions(job, cache)
@@ -74,19 +81,7 @@ def observe(
     if compare and answers.evidence is None:
         return Observed(questions=asked, trusted=False)
     return Observed(
-        facts=(
-            *_facts(
-                job,
-                cache,
-                answers,
-                confirm,
-                histories,
-                pods=pods,
-                settled=settled,
-                labels=labels,
-                force_after=force_after,
-            ),
-        ),
+        facts=(*_facts(job, cache, answers, confirm, histories, but, force_after),),
         questions=asked,
         wakes=requests.leaving(job, histories),
         warning=heads.warning(job) or takeover.warning(job, cache),
@@ -99,10 +94,7 @@ def _facts(
     answers: Answers,
     confirm: Confirm | None,
     histories: Histories,
-    *,
-    pods: bool,
-    settled: bool,
-    labels: bool,
+    but: Unrecorded,
     force_after: int | None,
 ) -> Iterable[Fact]:
     resource, presence = cache.job(job.key), answers.of(confirm)
@@ -125,7 +117,7 @@ def _facts(
         # Another replica recorded a new epoch: until this one lists again, its cache is old.
         return []
     # What waits for the end of a doubt, or for an adoption, does not wait for labels, which a full log takes last.
-    events = [*_resource(job, cache, presence, labels=labels and not job.resource.another)]
+    events = [*_resource(job, cache, presence, labels=not (but.labels or job.resource.another))]
     if not job.resource.generation or (events and job.resource.gone):
         # Pods and requests follow after the job itself.
         return events
@@ -143,10 +135,10 @@ def _facts(
         # First its pods, in any phase; no service acts on the job before it is adopted.
         first = [*_pods(job, cache, taken, answers, presence)]
         return first or [*takeover.obstructed(job, cache, pods=True)] or [*takeover.adopted(job, cache)]
-    views = _pods(job, cache, taken, answers, presence) if pods else ()
+    views = _pods(job, cache, taken, answers, presence) if not but.pods else ()
     # A request scales a job of one kind, whatever its owner reference names.
     scalable = cache.listing_of(job) is cache.scalable
-    scaled = requests.changed(job, cache, histories, settled=settled) if scalable else ()
+    scaled = requests.changed(job, cache, histories, settled=not but.requests) if scalable else ()
     # An edit that waits for its turn does not keep back what happens to the pods.
     of_nodes = (*nodes.announced(job, cache), *nodes.withdrawn(job, cache), *nodes.lost(job, cache, force_after))
     return [*events, *of_nodes, *views, *_children(job, cache), *scaled]

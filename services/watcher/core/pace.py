@@ -11,6 +11,7 @@ A job that waits for long is recorded in brief, so that its status says why.  Th
 second, however many jobs wait.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from math import inf
 from typing import NamedTuple
@@ -74,10 +75,10 @@ def waits_for_the_rest(fact: Fact, job: Job, cache: Cache) -> bool:
     match fact:
         case PodsObserved():
             return pods_are_to_come(job, cache)
-        case ChildrenObserved(children=children):
-            if not _waits(job) or any(child.workload is not None for child in children):
-                return False
-            return _comes_with_hosts_files(job) and not _has_hosts_files(job, cache)
+        case ChildrenObserved(children=children) if _waits(job) and all(child.workload is None for child in children):
+            held = cache.children_of(job.key).get(("ConfigMap", config_name(job.key.name)))
+            known = isinstance(job.membership, Members) and held is not None and held.hosts >= job.membership.version
+            return job.spec is not None and job.spec.handling.hosts_files and not known
         case _:
             return False
 
@@ -105,15 +106,6 @@ def wait(others: int) -> float:
 def _is_up(pod: PodView) -> bool:
     # A job runs as soon as its launcher does, Ready or not.
     return pod.ready or (pod.role == LAUNCHER and pod.phase == "Running")
-
-
-def _comes_with_hosts_files(job: Job) -> bool:
-    return job.spec is not None and job.spec.handling.hosts_files
-
-
-def _has_hosts_files(job: Job, cache: Cache) -> bool:
-    held = cache.children_of(job.key).get(("ConfigMap", config_name(job.key.name)))
-    return isinstance(job.membership, Members) and held is not None and held.hosts >= job.membership.version
 
 
 def coalesces(facts: Iterable[Fact]) -> bool:
@@ -173,7 +165,7 @@ class Starts:
     """The jobs that are being made, and those that wait for their turn, by namespace."""
 
     def __init__(self) -> None:
-        self._under_way: dict[str, dict[JobKey, float]] = {}
+        self._under_way: dict[JobKey, float] = {}
         """Until when each counts."""
         self._line: dict[str, dict[JobKey, float]] = {}
         """Who waits, in their order, and since when."""
@@ -185,11 +177,11 @@ class Starts:
 
         `told` if the log knows that it waits.
         """
-        if key in self._under_way.get(key.namespace, {}):
+        if key in self._under_way:
             return True
         self._line.setdefault(key.namespace, {}).setdefault(key, now)
         if key in self.due(now):
-            self._under_way.setdefault(key.namespace, {})[key] = now + LONGEST_TURN_SECONDS
+            self._under_way[key] = now + LONGEST_TURN_SECONDS
             self._leave(key)
             return True
         if told:
@@ -199,23 +191,23 @@ class Starts:
     def frees(self, job: Job, now: float) -> float | None:
         """Seconds until this job's state may free a turn for a job in line; None if it changes nothing."""
         key = job.key
-        until = self._under_way.get(key.namespace, {}).get(key)
+        until = self._under_way.get(key)
         if until is None:
             # A turn that was free for it is free for the next one.
             return 0.0 if self._leave(key) else None
         if not _begins(job):
-            del self._under_way[key.namespace][key]
+            del self._under_way[key]
             return 0.0
         if until > now + SETTLING_SECONDS and _has_pods(job):
-            self._under_way[key.namespace][key] = now + SETTLING_SECONDS
+            self._under_way[key] = now + SETTLING_SECONDS
             return SETTLING_SECONDS
         return None
 
     def due(self, now: float) -> tuple[JobKey, ...]:
         """Whose turn it is: of the namespace with the fewest under way its first in line, and so on."""
-        self._end(now)
-        counts = {namespace: len(self._under_way.get(namespace, ())) for namespace in self._line}
-        free = MOST - sum(map(len, self._under_way.values()))
+        self._under_way = {key: until for key, until in self._under_way.items() if until > now}
+        counts = Counter(key.namespace for key in self._under_way)
+        free = MOST - len(self._under_way)
         lines = {namespace: iter(line) for namespace, line in self._line.items()}
         found: list[JobKey] = []
         while lines:
@@ -259,13 +251,6 @@ class Starts:
     @property
     def waiting(self) -> dict[str, int]:
         return {namespace: len(line) for namespace, line in self._line.items()}
-
-    def _end(self, now: float) -> None:
-        lasting = (
-            (namespace, {key: until for key, until in under_way.items() if until > now})
-            for namespace, under_way in self._under_way.items()
-        )
-        self._under_way = {namespace: under_way for namespace, under_way in lasting if under_way}
 
     def _leave(self, key: JobKey) -> bool:
         """Take the job out of its line; False if it stood in none."""

@@ -11,7 +11,7 @@ words while it waits, runs and has ended again, with the number of its restarts.
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from shared.cluster.objects import Container, ContainerStatus, Pod, PodCondition, Terminated
+from shared.cluster.objects import Container, ContainerStatus, Pod, Terminated
 from shared.job import text
 from shared.job.naming import CONTAINER
 from shared.job.policies.retries import never_started
@@ -204,8 +204,9 @@ def _hindrance(pod: Pod, mine: ContainerStatus | None, phase: str, *, last_words
     if mine is not None and own == _Hindrance(INITIALIZING):
         own = _Hindrance(INITIALIZING, f"container {mine.name} has not started")
     told = next(_of_others(pod, mine, last_words=last_words), None)
-    unplaced = next((known for known in pod.status.conditions or () if _keeps_off(known)), None)
-    return told or (_Hindrance(unplaced.reason or "", unplaced.message or "") if unplaced is not None else own)
+    placed = [known for known in pod.status.conditions or () if known.type == "PodScheduled" and known.reason]
+    why = (_Hindrance(known.reason or "", known.message or "") for known in placed if known.status == "False")
+    return told or next(why, own)
 
 
 def _untouched(pod: Pod) -> str:
@@ -222,10 +223,6 @@ def _untouched(pod: Pod) -> str:
     return f"no scheduler called {name} has looked at it yet" + (
         f"; it asks for resource claims: {claims}" if claims else ""
     )
-
-
-def _keeps_off(known: PodCondition) -> bool:
-    return (known.type, known.status) == ("PodScheduled", "False") and bool(known.reason)
 
 
 def _of_others(pod: Pod, mine: ContainerStatus | None, *, last_words: bool) -> Iterator[_Hindrance]:

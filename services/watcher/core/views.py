@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 from sys import intern
+from typing import Any
 
 import msgspec
 
@@ -52,11 +53,6 @@ LONGEST_PHASE = 32
 
 Known = Callable[[JobKey], bool]
 """True for a job of which the log has events."""
-
-
-def unknown(_: JobKey) -> bool:
-    """No job counts as one of which the log has events."""
-    return False
 
 
 _ANOTHERS = Problem(
@@ -141,15 +137,12 @@ def _read(
     answer, meta = framework.parse(manifest), manifest.metadata
     if not isinstance(answer, JobSpec):
         return None, answer[:MOST_PROBLEMS]
-    spec, annotations = answer, meta.annotations or {}
+    spec = answer
     if kueue and framework.is_queued:
         spec = msgspec.structs.replace(spec, queue=(meta.labels or {}).get(QUEUE, ""))
     pods = first_pods(framework, manifest, spec)
     spec = with_gang(manifest, spec, no_gangs, of_another_class(framework, manifest, spec, pods))
-    spec = _with_restarts_in_place(spec, annotations.get(naming.RESTART_IN_PLACE))
-    spec = _with_forced_deletion(spec, annotations.get(naming.FORCE_DELETE_AFTER))
-    spec = _with_stalls(spec, annotations)
-    spec = with_requests(spec, pods)
+    spec = with_requests(_with_annotations(spec, meta.annotations or {}), pods)
     if len(_labels(meta.labels or {})) < len(meta.labels or {}):
         told = Ignored(
             field="metadata.labels",
@@ -165,53 +158,40 @@ def _finalizers(meta: Metadata) -> tuple[str, ...]:
     return (meta.finalizers or ())[:MOST_FINALIZERS] if meta.deletion_timestamp is not None else ()
 
 
-def _with_forced_deletion(spec: JobSpec, asked: str | None) -> JobSpec:
-    """The spec with what the job's annotation says about forced deletions; a wrong value is among `ignored`."""
-    if asked is None:
-        return spec
-    seconds = NEVER if asked == "never" else whole_number(asked, DIGITS)
-    if seconds is None:
-        told = Ignored.annotation(naming.FORCE_DELETE_AFTER, "set a whole number of seconds, or never")
-        return msgspec.structs.replace(spec, ignored=(*spec.ignored, told))
-    return msgspec.structs.replace(spec, force_delete_after=seconds)
-
-
 SHORTEST_STALL, LONGEST_STALL = 5, 604_800
 """Seconds."""
 
+_NONE_IN_PLACE = (
+    "no container of this job is begun again: another name takes the place of a worker that failed, or its "
+    "restartPolicy replaces none"
+)
 
-def _with_stalls(spec: JobSpec, annotations: Mapping[str, str]) -> JobSpec:
-    """The spec with what the job's annotations say about stalls; a wrong value is among `ignored`."""
-    asked, policy = annotations.get(naming.STALL_TIMEOUT), annotations.get(naming.ON_STALL, "")
-    seconds = whole_number(asked, DIGITS) if asked is not None else None
-    wrong = {}
-    if asked is not None and (seconds is None or not SHORTEST_STALL <= seconds <= LONGEST_STALL):
-        seconds = None
-        wrong[naming.STALL_TIMEOUT] = f"set a whole number of seconds from {SHORTEST_STALL} to {LONGEST_STALL}"
+
+def _with_annotations(spec: JobSpec, said: Mapping[str, str]) -> JobSpec:
+    """The spec with what the job's annotations say; those with a wrong value or no effect are among `ignored`."""
+    changes, wrong = dict[str, Any](), dict[str, str]()
+    if (asked := said.get(naming.RESTART_IN_PLACE)) not in (None, "false"):
+        wanted = msgspec.structs.replace(spec, restarts_in_place=True)
+        if asked == "true" and any(in_place(wanted, role.name) for role in spec.roles):
+            changes["restarts_in_place"] = True
+        else:
+            wrong[naming.RESTART_IN_PLACE] = _NONE_IN_PLACE if asked == "true" else "set true or false"
+    if (asked := said.get(naming.FORCE_DELETE_AFTER)) is not None:
+        if (seconds := NEVER if asked == "never" else whole_number(asked, DIGITS)) is not None:
+            changes["force_delete_after"] = seconds
+        else:
+            wrong[naming.FORCE_DELETE_AFTER] = "set a whole number of seconds, or never"
+    if (asked := said.get(naming.STALL_TIMEOUT)) is not None:
+        if (seconds := whole_number(asked, DIGITS)) is not None and SHORTEST_STALL <= seconds <= LONGEST_STALL:
+            changes["stall_timeout_seconds"] = seconds
+        else:
+            wrong[naming.STALL_TIMEOUT] = f"set a whole number of seconds from {SHORTEST_STALL} to {LONGEST_STALL}"
+    policy = said.get(naming.ON_STALL, "")
+    changes["stall_restarts"] = policy == "restart" and "stall_timeout_seconds" in changes
     if policy not in ("", "restart", "tell") or (policy and asked is None):
         wrong[naming.ON_STALL] = f"set restart, or tell, beside {naming.STALL_TIMEOUT}"
     told = [Ignored.annotation(name, message) for name, message in wrong.items()]
-    return msgspec.structs.replace(
-        spec,
-        stall_timeout_seconds=seconds,
-        stall_restarts=seconds is not None and policy == "restart",
-        ignored=(*spec.ignored, *told),
-    )
-
-
-def _with_restarts_in_place(spec: JobSpec, asked: str | None) -> JobSpec:
-    """The spec with what the job's annotation says; where it has no effect, it is among `ignored`."""
-    if asked in (None, "false"):
-        return spec
-    wanted = msgspec.structs.replace(spec, restarts_in_place=True)
-    if asked == "true" and any(in_place(wanted, role.name) for role in spec.roles):
-        return wanted
-    said = (
-        "no container of this job is begun again: another name takes the place of a worker that failed, or its "
-        "restartPolicy replaces none"
-    )
-    told = Ignored.annotation(naming.RESTART_IN_PLACE, said if asked == "true" else "set true or false")
-    return msgspec.structs.replace(spec, ignored=(*spec.ignored, told))
+    return msgspec.structs.replace(spec, **changes, ignored=(*spec.ignored, *told))
 
 
 def _is_scalable(owner: OwnerReference, kinds: Kinds) -> bool:
@@ -247,7 +227,7 @@ def observed_request(kind: ScaleKind, manifest: Custom, kinds: Kinds = BUILT_IN)
 
 
 def observed_pod(
-    pod: Pod, kinds: Kinds = BUILT_IN, known: Known = unknown, *, last_words: bool = True
+    pod: Pod, kinds: Kinds = BUILT_IN, known: Known = lambda _: False, *, last_words: bool = True
 ) -> tuple[JobKey, PodView] | None:
     """A pod and its job; None if its labels or its owner name none.
 
@@ -338,7 +318,7 @@ def _exit(container: str, end: Terminated, *, last_words: bool, result: bool) ->
 
 
 def observed_child(
-    kind: str, child: Object, kinds: Kinds = BUILT_IN, known: Known = unknown
+    kind: str, child: Object, kinds: Kinds = BUILT_IN, known: Known = lambda _: False
 ) -> tuple[JobKey, ChildView] | None:
     """A Service, ConfigMap or Workload and its job; None if its labels or its owner name none."""
     meta = child.metadata
