@@ -12,7 +12,7 @@ from services.scaler.launcher_commands import LauncherCommands
 from shared.cluster import Cluster
 from shared.cluster.kinds import CONFIGMAPS, PODS
 from shared.cluster.objects import Metadata
-from shared.errors import Conflict, Refused, Transient
+from shared.errors import Conflict, Refused, Transient, accepting
 from shared.frameworks.framework import owner_reference
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.scale_requests import REQUESTS
@@ -85,19 +85,13 @@ class Scaler(Service):
         if job.hosts is None:
             meta = None
         elif meta is None or _version(meta) >= effect.version:
-            held = await self._cluster.get(CONFIGMAPS, key.namespace, name)
-            meta = held.metadata if held is not None else None
+            meta = await self._shown(job)
         if meta is None:
-            try:
+            with accepting("AlreadyExists"):
                 made = await self._cluster.create(CONFIGMAPS, key.namespace, manifest)
-            except Refused as refusal:
-                if refusal.reason != "AlreadyExists":
-                    raise
-                held = await self._cluster.get(CONFIGMAPS, key.namespace, name)
-                meta = held.metadata if held is not None else None
-            else:
                 self._hosts[key] = made.metadata
                 return
+            meta = await self._shown(job)
         must_be_controlled(meta, job, f"config map {name}", labelled=False)
         assert meta is not None
         if _version(meta) >= effect.version:
@@ -121,6 +115,10 @@ class Scaler(Service):
             raise Transient(f"config map {name} was deleted meanwhile", retry_after=QUICK_SECONDS) from refusal
         self._hosts[key] = patched.metadata
 
+    async def _shown(self, job: Job) -> Metadata | None:
+        held = await self._cluster.get(CONFIGMAPS, job.key.namespace, config_name(job.key.name))
+        return held.metadata if held is not None else None
+
     async def _link(self, job: Job, effect: effects.LinkHosts) -> None:
         """Link another operator's hosts files to the ConfigMap's, once the kubelet has brought its newest version."""
         assert job.spec is not None
@@ -143,16 +141,13 @@ class Scaler(Service):
         guard = {"uid": effect.uid} | ({"resourceVersion": version} if version is not None else {})
         patch = {"metadata": {**guard, "annotations": {annotation: str(effect.version)}}}
         try:
-            patched = await self._cluster.patch(PODS, key.namespace, effect.name, patch)
+            with accepting("NotFound"):
+                patched = await self._cluster.patch(PODS, key.namespace, effect.name, patch)
+                self._launchers[key] = patched.metadata
         except Conflict:
             # The pod changed since the last write, or another one has this name by now.
             if version is not None or await is_there(self._cluster, PODS, job, effect.name, effect.uid):
                 raise
-        except Refused as refusal:
-            if refusal.reason != "NotFound":
-                raise
-        else:
-            self._launchers[key] = patched.metadata
 
     async def _write_size(self, job: Job, effect: effects.WriteSize) -> None:
         """Write the size through `/scale`, which changes nothing else.

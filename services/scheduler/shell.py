@@ -172,12 +172,11 @@ class Scheduler(Service):
             manifest = with_reporting(manifest, job.key, container, port)
         if self._last_words:
             manifest = with_last_words(manifest)
+        again = manifest
+        if in_place(job.spec, effect.slot.role):
+            again = with_restarts(manifest, container, final_codes(job.spec, effect.slot.role))
         try:
-            if in_place(job.spec, effect.slot.role):
-                again = with_restarts(manifest, container, final_codes(job.spec, effect.slot.role))
-                made = await self._made_pod(job, resource, effect.slot, again)
-            else:
-                made = await self._made_pod(job, resource, effect.slot, manifest)
+            made = await self._made_pod(job, resource, effect.slot, again)
         except Refused as refusal:
             if not (refusal.reason == UNKNOWN_FIELD and refusal.field.endswith(RULES)):
                 raise

@@ -11,7 +11,7 @@ from typing import Any
 from services.scheduler.core import effects
 from shared.cluster import Cluster
 from shared.cluster.objects import Custom
-from shared.errors import Conflict, Refused, Transient
+from shared.errors import Conflict, Refused, Transient, accepting
 from shared.frameworks import queueing
 from shared.frameworks.kinds import Kinds
 from shared.frameworks.queueing import PRIORITIES, PRIORITY, WORKLOADS
@@ -40,13 +40,11 @@ class Workloads:
             if (held := await self._held(job, effect)) is not None:
                 await self._patch(job, held, queueing.rewritten(held, manifest))
             return
-        try:
+        with accepting("AlreadyExists"):
             await self._cluster.create(WORKLOADS, job.key.namespace, manifest)
-        except Refused as refusal:
-            if refusal.reason != "AlreadyExists":
-                raise
-            other = await self._cluster.get(WORKLOADS.by_metadata, job.key.namespace, effect.name)
-            must_be_controlled(other.metadata if other is not None else None, job, f"workload {effect.name}")
+            return
+        other = await self._cluster.get(WORKLOADS.by_metadata, job.key.namespace, effect.name)
+        must_be_controlled(other.metadata if other is not None else None, job, f"workload {effect.name}")
 
     async def _priority(self, resource: Custom) -> int:
         """The value of the job's WorkloadPriorityClass; 0 without one."""

@@ -24,7 +24,7 @@ from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.job import text
 from shared.job.chain import Head, shown_in
 from shared.job.events.event import Author
-from shared.job.fold import History, closed
+from shared.job.fold import Histories, History, closed
 from shared.job.naming import JobKey, Uid
 from shared.job.state import Job, Memo
 from shared.job.steps import Effect, Step
@@ -95,15 +95,8 @@ class Status:
         self._announced = Announced()
         self._noted: int | None = None
         """Jobs without an event after this one have all their Events; None before it is read."""
-        self.hash_at: Callable[[JobKey, int], str | None] = lambda key, sequence: None
-        """The hash of a job's history at an event; None where the fold keeps none."""
-        self.lives: Callable[[JobKey], bool] = lambda key: True
-        """False once this fold knows that the job is gone."""
-        self._history: Callable[[JobKey], History | None] = lambda key: None
-        self._position: Callable[[], int] = lambda: 0
-        """The last event that this replica has folded."""
-        self._histories: Callable[[], Iterable[History]] = tuple
-        """Those of closed jobs."""
+        self._histories = Histories()
+        """Those of the runtime, once it has begun."""
         self._began = 0
         """The last event of the log when this replica began to decide."""
         self._closed = asyncio.Queue[History | Uid]()
@@ -115,12 +108,12 @@ class Status:
 
     def known(self) -> Iterable[JobKey]:
         """Jobs whose seal a start may find due."""
-        return (history.job.key for history in self._histories() if sealing(history) is not None)
+        return (history.job.key for history in self._histories.closed() if sealing(history) is not None)
 
     def decide(self, history: History) -> list[Step]:
         if not self._acts.is_set():
             # Another replica may have noted more meanwhile.
-            self._noted, self._began = None, self._position()
+            self._noted, self._began = None, self._histories.position
             self._acts.set()
         if history.job.resource.gone:
             self._written.pop(history.job.key, None)
@@ -149,13 +142,7 @@ class Status:
 
     async def attend(self, runtime: Runtime) -> None:
         """Keep the bucket small, and the sequence that says which jobs have all their Events."""
-        self._position = lambda: runtime.histories.position
-        self._histories = runtime.histories.closed
-        self.hash_at = lambda key, sequence: (
-            known.hash_at(sequence) if (known := runtime.histories.get(key)) is not None else None
-        )
-        self.lives = lambda key: (known := runtime.histories.get(key)) is not None and not known.job.resource.gone
-        self._history = runtime.histories.get
+        self._histories = runtime.histories
         await self._acts.wait()
         work = [self._remove_closed(runtime), self._note_announced(runtime)]
         if self._anchoring is not None:
@@ -296,7 +283,7 @@ class Status:
                 await must_be_asked_of(self._cluster, scaled, job, effect.kind, held, over=effect.over)
             status = replacing(status, held.status)
         if effect.uid == job.key.uid:
-            if not self.lives(job.key):
+            if not self._lives(job.key):
                 # The API server answered late: of a job that is gone the bucket keeps nothing.
                 return
             await self._keep(job.key, self._checkpoints.reach(effect.uid, head))
@@ -316,6 +303,16 @@ class Status:
             return shown == own
         return self.hash_at(key, shown.sequence) in (None, shown.hash)
 
+    def hash_at(self, key: JobKey, sequence: int) -> str | None:
+        """The hash of a job's history at an event; None where the fold keeps none."""
+        history = self._histories.get(key)
+        return history.hash_at(sequence) if history is not None else None
+
+    def _lives(self, key: JobKey) -> bool:
+        """False once this fold knows that the job is gone."""
+        history = self._histories.get(key)
+        return not self._histories.position or (history is not None and not history.job.resource.gone)
+
     def _head_in(self, status: Any) -> Head | None:
         log, head = shown_in(status)
         return head if log == self._identity else None
@@ -323,7 +320,7 @@ class Status:
     async def _done(self, effect: PatchStatus, job: Job, version: str) -> None:
         """The object shows the document: neither this process nor, of one that is over, the next one has to look."""
         self._written[job.key][effect.uid] = (_shape(effect, job), version)
-        if effect.over and self.lives(job.key):
+        if effect.over and self._lives(job.key):
             await self._keep(job.key, self._checkpoints.shown(effect.uid, effect.document, job.resource.epoch))
 
     async def _keep(self, key: JobKey, write: Awaitable[None]) -> None:
@@ -331,7 +328,7 @@ class Status:
         try:
             await write
         finally:
-            if not self.lives(key) and (history := self._history(key)) is not None:
+            if not self._lives(key) and (history := self._histories.get(key)) is not None:
                 self._cleared.pop(key, None)
                 self._closed.put_nowait(history)
 

@@ -92,10 +92,6 @@ def script_wanted(request: Request) -> bool:
     return request.spec is not None and request.spec.script and request.script is None
 
 
-def script_runs(request: Request) -> bool:
-    return request.script is not None and not request.script.ended
-
-
 def script_steps(job: Job, request: Request) -> list[Step] | None:
     """The script's next step, `[]` while it runs; None once it succeeded, and for a request without a script."""
     if script_wanted(request):

@@ -71,7 +71,8 @@ def scale_out(job: Job, request: Request) -> list[Step]:
     if request.published:
         if request.seen:
             return _seen(job, request, late=late)
-        return [_not_written(job, request)] if late else []
+        failed = ScaleFailed(request=request.uid, reason=reasons.HOSTS_NOT_WRITTEN)
+        return [Record(failed, _deadline(job, request))] if late else []
     if request.gone:
         return [_taken_back(request, request.added)]
     lost = request.added & job.attempt.spent - replacement.replaceable(job).keys()
@@ -132,10 +133,6 @@ def _awaited(job: Job, request: Request) -> str:
     if pod is None:
         return f"{name} was not created{more}"
     return text.with_words(f"{name} was not Ready{more}: {pod.reason or pod.phase}", pod.message)
-
-
-def _not_written(job: Job, request: Request) -> Record:
-    return Record(ScaleFailed(request=request.uid, reason=reasons.HOSTS_NOT_WRITTEN), _deadline(job, request))
 
 
 def _taken_back(request: Request, released: Iterable[Slot] = ()) -> Record:
@@ -243,7 +240,7 @@ def of_this_attempt(job: Job, request: Request) -> bool:
 
 
 def _publish(job: Job, request: Request, *, late: bool) -> list[Step]:
-    if not commands.script_runs(request):
+    if request.script is None or request.script.ended:
         if request.gone:
             return [_taken_back(request)]
         if late:

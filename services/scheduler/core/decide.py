@@ -85,12 +85,8 @@ def expiry(job: Job) -> list[Step]:
 
 def everything(job: Job) -> list[Step]:
     """Delete the objects that outlive the resource, as the garbage collector would."""
-    pods: list[Step] = [
-        DeletePod(pod.name, pod.uid)
-        for pod in sorted(job.pods.views.values(), key=lambda pod: (pod.name, pod.uid))
-        if not pod.deleting
-    ]
-    services: list[Step] = [
+    pods = [DeletePod(pod.name, pod.uid) for pod in slots.by_name(job.pods.views.values()) if not pod.deleting]
+    services = [
         DeleteService(child.name, child.uid)
         for child in job.objects.children.values()
         if child.kind == "Service" and child.ours
@@ -98,17 +94,12 @@ def everything(job: Job) -> list[Step]:
     return [*pods, *services, *keys.everything(job), *gangs.everything(job), *queueing.everything(job)]
 
 
-def forced_deletions(job: Job) -> list[Step]:
-    """Delete these pods by uid, without a grace period."""
-    due = sorted(nodes.forced(job), key=lambda pod: (pod.name, pod.uid))
-    return [DeletePod(pod.name, pod.uid, force=True) for pod in due]
-
-
 def decide(job: Job) -> list[Step]:
     """Slots to assign or release; pods, Services, Secrets, PodGroups and Workloads to create or delete."""
     if job.halted or job.resource.orphan:
         return []
-    return [*_of_phase(job), *autoscaler(job), *forced_deletions(job)]
+    forced = [DeletePod(pod.name, pod.uid, force=True) for pod in slots.by_name(nodes.forced(job))]
+    return [*_of_phase(job), *autoscaler(job), *forced]
 
 
 def autoscaler(job: Job) -> list[Step]:

@@ -5,7 +5,7 @@ back-off; `shared/job/policies/nodes.py` which are replaced ahead.
 The scaler decides when a scale request changes the slots.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from services.scheduler.core import keys
 from services.scheduler.core.effects import ClaimPod, CreatePod, CreateService, DeletePod, DeleteService
@@ -121,9 +121,14 @@ def surplus(job: Job, there: SortedSet[Slot]) -> list[Step]:
     """Delete pods of released slots and of other attempts, and Services of released slots."""
     released = there - job.attempt.unreleased
     left = [pod for pod in job.pods.views.values() if pod.slot in released and not pod.deleting] if released else []
-    going = sorted((pod for pod in left if not _may_get_slot(job, pod)), key=lambda pod: (pod.name, pod.uid))
+    going = by_name(pod for pod in left if not _may_get_slot(job, pod))
     pods = [DeletePod(pod.name, pod.uid, drained=pod.uid in job.pods.drained) for pod in going]
     return [*pods, *_idle_services(job)]
+
+
+def by_name(pods: Iterable[PodView]) -> list[PodView]:
+    """In an order that every process agrees on."""
+    return sorted(pods, key=lambda pod: (pod.name, pod.uid))
 
 
 def outliving(job: Job) -> list[Step]:
@@ -142,7 +147,7 @@ def outliving(job: Job) -> list[Step]:
     if not lost or verdict(job) is not None:
         # With the attempt's end cleanPodPolicy decides.
         return []
-    return [DeletePod(pod.name, pod.uid) for pod in sorted(lost, key=lambda pod: (pod.name, pod.uid))]
+    return [DeletePod(pod.name, pod.uid) for pod in by_name(lost)]
 
 
 def unclaimed(job: Job) -> list[Step]:
@@ -152,7 +157,7 @@ def unclaimed(job: Job) -> list[Step]:
     kept = job.attempt.unreleased
     return [
         ClaimPod(pod.name, pod.uid, pod.slot)
-        for pod in sorted(job.pods.views.values(), key=lambda pod: (pod.name, pod.uid))
+        for pod in by_name(job.pods.views.values())
         if not pod.claimed and not pod.deleting and pod.slot in kept
     ]
 
@@ -196,23 +201,17 @@ def _idle_services(job: Job) -> Iterator[Step]:
     After the end a Service goes with the last pod that it serves, also if that was never made; unless cleanPodPolicy
     is None.
     """
+    kept: set[str]
+    runs = job.attempt.begun and not (job.over or job.between_attempts)
     if job.over and job.spec is not None and job.spec.clean_pod_policy != "None":
-        there: set[str] = {pod.name for pod in job.pods.views.values()}
-        if there:
-            there.add(service_name(job.key.name))
-        for child in job.objects.children.values():
-            if child.kind == "Service" and child.ours and child.name not in there:
-                yield DeleteService(child.name, child.uid)
+        kept = {pod.name for pod in job.pods.views.values()}
+        serves_all = bool(kept)
+    elif not runs or (_has_one_service(job) and not job.resource.adopted):
         return
-    if (
-        (_has_one_service(job) and not job.resource.adopted)
-        or not job.attempt.begun
-        or job.over
-        or job.between_attempts
-    ):
-        return
-    kept: set[str] = {job.pod_name(slot) for slot in _with_own_service(job, job.attempt.unreleased)}
-    if _has_one_service(job):
+    else:
+        kept = {job.pod_name(slot) for slot in _with_own_service(job, job.attempt.unreleased)}
+        serves_all = _has_one_service(job)
+    if serves_all:
         kept.add(service_name(job.key.name))
     for child in job.objects.children.values():
         if child.kind == "Service" and child.ours and child.name not in kept:

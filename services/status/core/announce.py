@@ -152,11 +152,8 @@ def _of_other_refusals(job: Job, told: Container[str], wait: Wait | None) -> lis
 
 def _of_ignored(job: Job) -> list[Announce]:
     """The fields without effect of an admitted job's spec, in one Event at its admission; an edit after its end."""
-    late = (
-        []
-        if job.resource.late_edit is None
-        else [_of_job(job, job.resource.late_edit, "FieldIgnored", _TOO_LATE, warning=True)]
-    )
+    edit = job.resource.late_edit
+    late = [_of_job(job, edit, "FieldIgnored", _TOO_LATE, warning=True)] if edit is not None else []
     admitted = next((known.since for known in job.status.conditions if known.type == "Created" and known.status), None)
     if admitted is None or job.spec is None or not job.spec.ignored:
         return late

@@ -29,11 +29,8 @@ def next_phase(job: Job) -> Record | None:
         return None
     if job.status.phase == "":
         # An invalid spec waits for its correction.
-        return (
-            None
-            if job.resource.problems
-            else Record(status.JobCreated(reason=f"{job.resource.kind}Created"), _because_asked(job))
-        )
+        created = Record(status.JobCreated(reason=f"{job.resource.kind}Created"), _because_asked(job))
+        return created if not job.resource.problems else None
     if job.suspended and not quota.wants_pause(job):
         return Record(status.JobCreated(reason=f"{job.resource.kind}Resumed"), _because_asked(job))
     if job.suspended:
@@ -46,7 +43,8 @@ def next_phase(job: Job) -> Record | None:
         limit = f"; no restart is left: backoffLimit is {job.spec.backoff_limit}" if used_up(job, end) else ""
         return Record(kind(reason=end.reason, message=end.message + limit), end.because)
     if quota.wants_pause(job):
-        return _suspended(job) if quota.is_empty(job) else _suspending(job)
+        suspending = status.JobSuspending(reason=f"{job.resource.kind}Suspending", message=_of_queue(job))
+        return _suspended(job) if quota.is_empty(job) else Record(suspending, _because_asked(job))
     if end is not None:
         return _restarting(job, end)
     if job.retries.restart_wanted and job.retries.restarting is None:
@@ -80,12 +78,6 @@ def _suspended(job: Job) -> Record:
     last = causes.newest(causes.of_pods(job, job.attempt.news), causes.timer(job, job.pods.unseen.since, UNSEEN))
     decision = status.JobSuspended(reason=f"{job.resource.kind}Suspended", message=_of_queue(job))
     return Record(decision, causes.newest(_because_asked(job), last))
-
-
-def _suspending(job: Job) -> Record:
-    return Record(
-        status.JobSuspending(reason=f"{job.resource.kind}Suspending", message=_of_queue(job)), _because_asked(job)
-    )
 
 
 def _of_queue(job: Job) -> str:
