@@ -1,7 +1,7 @@
-"""What jobs that are over cost: `python -m tests.bench.archive [JOBS [LIVE]]` prints it.
+"""What jobs that are over cost: `python -m tests.bench.archive [JOBS [LIVE [SEALS]]]` prints it.
 
-The log has jobs that live, and the seals of those that are over; the archive has their histories: some recorded lives
-under many keys, in the product's own encoding.
+The log has jobs that live, and the seals of those that were over in the last day: of all without a number.  The archive
+has the histories of all that are over: some recorded lives under many keys, in the product's own encoding.
 """
 
 import asyncio
@@ -65,8 +65,8 @@ def lived(key: JobKey, events: tuple[AnyEvent, ...]) -> tuple[History, list[Stor
     return history, log
 
 
-def archived(jobs: int, identity: str) -> Iterator[Sent]:
-    """The message of each job in the archive, and its seal in the log."""
+def archived(jobs: int, seals: int, identity: str) -> Iterator[Sent]:
+    """The message of each job in the archive, and the seals of the last ones in the log."""
     pool = []
     for number in range(LIVES):
         key = JobKey("team-0", f"job-{number}", Uid(f"uid-{number}"))
@@ -85,6 +85,8 @@ def archived(jobs: int, identity: str) -> Iterator[Sent]:
         seal = msgspec.structs.replace(seal, hash=f"{number:064x}")
         headers = headers_of(seal, "1") | {"Muster-Part": "1/1", "Muster-Row": json.dumps(row)}
         yield archived_as(key), body, headers
+        if number < jobs - seals:
+            continue
         told = msgspec.json.encode({"type": "JobSealed", **msgspec.to_builtins(seal)})
         yield sent(subject_of(key, "jobs", "status", "JobSealed"), f"seal-{number}", told, "2:aa", identity, 0)
 
@@ -234,17 +236,17 @@ async def lists(log: JetStreamEventLog) -> None:
     await answers.view.stop()
 
 
-async def measured(folder: Path, jobs: int, live: int) -> None:
+async def measured(folder: Path, jobs: int, live: int, seals: int) -> None:
     async with a_server(folder) as server:
         began = time.perf_counter()
         async with connected(server, ADMIN) as log:
             identity = await log.identity()
             await publish(server, living(live, identity))
-            await publish(server, archived(jobs, identity))
+            await publish(server, archived(jobs, seals, identity))
             async with asyncio.timeout(60):
                 while (state := (await api.stream_info(log.connection, ARCHIVE)).state).messages != jobs:
                     await asyncio.sleep(0.1)
-        print(f"{jobs} jobs over and {live} that live, written in {time.perf_counter() - began:.0f} s")
+        print(f"{jobs} jobs over, {seals} in the last day, and {live} that live, written in {time.perf_counter() - began:.0f} s")
         disk = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())  # noqa: ASYNC240
         before, began = resident(server.pid), time.perf_counter()
         await server.restart()
@@ -271,4 +273,5 @@ if __name__ == "__main__":
     else:
         with tempfile.TemporaryDirectory(prefix="muster-") as scratch:
             given = [int(word) for word in sys.argv[1:]]
-            asyncio.run(measured(Path(scratch), *[*given, *(2_000, 200)[len(given) :]]))
+            jobs, live, *seals = [*given, *(2_000, 200)[len(given) :]]
+            asyncio.run(measured(Path(scratch), jobs, live, *seals or [jobs]))
