@@ -25,6 +25,7 @@ from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Stored, api, wire
 from shared.eventlog.account import ADMIN, ARCHIVE, ARCHIVER
 from shared.eventlog.archive import Archive, headers_of
+from shared.eventlog.connection import NoAnswer
 from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.parts import Seal
 from shared.eventlog.server import NatsServer
@@ -263,6 +264,36 @@ async def test_an_archive_that_answers_slowly_takes_no_time_of_others(nats_serve
         await working
         assert (len(await left(log, key)), await kept(log, namespace)) == (1, 1)
         assert others > slow > 2
+
+
+@pytest.mark.parametrize("what", ["stored", "read back", "all"])
+async def test_an_archive_whose_answers_come_too_late_loses_and_doubles_nothing(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch, what: str
+):
+    monkeypatch.setattr("shared.eventlog.archive._PATIENCE", 0.2)
+    key = a_key(namespace := a_namespace())
+    async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
+        life = await a_sealed_life(log, key)
+        made, asked, late, stores = await an_archiver(mine, namespace), mine.connection.request, [True], 0
+
+        async def slowly(subject: str, *given: Any, **more: Any) -> Any:
+            nonlocal stores
+            answer = await asked(subject, *given, **more)
+            stores += (store := subject.startswith("archive."))
+            if late and (store if what == "stored" else ARCHIVE in subject and (stores or what == "all")):
+                raise NoAnswer(f"{subject}: no answer within 3 s")
+            return answer
+
+        mine.connection.request = slowly  # type: ignore[method-assign]
+        for _ in range(1 if what == "stored" else 3):
+            with pytest.raises(Transient, match="no answer within 3 s"):
+                await made.turn(lambda: True)
+            assert (len(await left(log, key)), await kept(log, namespace)) == (len(life.events) + 1, what != "all")
+        if what != "stored":
+            # A store whose answer is lost is found by the next turn.
+            late.clear()
+        await made.turn(lambda: True)
+        assert (len(await left(log, key)), await kept(log, namespace)) == (1, 1)
 
 
 async def test_a_full_archive_has_room_again_once_retention_took_what_is_old(
