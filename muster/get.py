@@ -330,7 +330,7 @@ async def shown_by_log(log: EventLog, options: Options, kinds: Kinds) -> "tuple[
         known, rows = {history.job.key for history in histories}, dict[str, Shown]()
         async with aclosing(log.archive.scan(subject=archived_under(options.namespace or "*"))) as parts:
             async for part in parts:
-                if key_archived(part.subject) not in known and (row := row_of(part)):
+                if key_archived(part.subject) not in known and (row := row_of(part.row)):
                     # A restored log may have sealed it again.
                     rows[part.subject] = shown_of(row)
         shown = sorted((*shown, *rows.values()), key=lambda one: (one.namespace, one.name, one.uid))

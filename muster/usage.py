@@ -129,7 +129,7 @@ async def _by_log(log: EventLog, namespace: str, since: str) -> AsyncGenerator[O
     uids = {key.uid for key in known}
     async with aclosing(log.archive.scan(subject=archived_under(namespace or "*"))) as parts:
         async for part in parts:
-            if (row := row_of(part)) is not None and row.uid not in uids and row.time >= since:
+            if (row := row_of(part.row)) is not None and row.uid not in uids and row.time >= since:
                 # A restored log may have sealed it again.
                 uids.add(Uid(row.uid))
                 yield _one(row)

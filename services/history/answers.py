@@ -24,7 +24,7 @@ from services.history import documents
 from services.history.documents import Kept, Row
 from services.history.pages import page_of
 from services.history.view import COME_AGAIN_SECONDS, View
-from shared.errors import Refused, Transient
+from shared.errors import Refused, Transient, Trouble
 from shared.eventlog import EventLog, Stored
 from shared.eventlog.subject import filters, names_people
 from shared.flow import Shares, Turns
@@ -242,6 +242,9 @@ class Answers:
     async def _answer(self, question: Question, share: Share, as_table: bool) -> Answer:
         asked, subjects = self._meant(question)
         log = await self.log()
+        if asked is None and self.view.archived.looked.is_set():
+            with suppress(Trouble):
+                await self.view.archived.look()
         key = (await log.identity(), question, as_table, self.view.archived.extent if asked is None else (0, 0))
         end = await self._end(log, subjects)
         if (known := self._known(key, end)) is not None:
@@ -295,20 +298,23 @@ class Answers:
         selection, page, late = Selection(question), _page(question), _since(question.since)
         await view.reached(identity, end, archived=True)
         page = page.goes_on_in(identity, view.position)
-        lists = view.rows(question.namespace, every=True), view.archived.lines(question.namespace, page.after)
+        rows, archived = view.rows(question.namespace, every=True), view.archived
+        rows = rows[bisect_right(rows, page.after, key=lambda row: row.key) :]
 
         def selected(row: Row) -> bool:
             return late(row.time) and row.is_of(selection)
 
-        rows, archived = lists[0][bisect_right(lists[0], page.after, key=lambda row: row.key) :], lists[1]
-        merged = _merged(rows, view.archived.rows(archived), page.after, every=question.every)
-        found, last, more = await asyncio.to_thread(_chosen, merged, selected, question.limit)
-        # As in Kubernetes, nothing is counted for a selector.
-        counted = more and not (question.labels or question.fields or question.since)
-        left = len(rows) + len(archived) - len(found) if counted else 0
-        metadata = documents.metadata_of(page.version, page.then(last) if more and last else "", left)
-        shown = await view.archived.documents(found)
-        return partial(_listed, shown, metadata, question, as_table)
+        def making() -> Answer:
+            older = archived.rows(question.namespace, page.after)
+            merged = _merged(rows, older, page.after, every=question.every)
+            found, last, more = _chosen(merged, selected, question.limit)
+            # As in Kubernetes, nothing is counted for a selector.
+            counted = more and not (question.labels or question.fields or question.since)
+            left = len(rows) + archived.count(question.namespace, page.after) - len(found) if counted else 0
+            metadata = documents.metadata_of(page.version, page.then(last) if more and last else "", left)
+            return _listed([*filter(None, map(archived.document, found))], metadata, question, as_table)
+
+        return making
 
     def _known(self, key: _Key, end: int) -> Answer | None:
         kept = self._kept.get(key)

@@ -1,16 +1,22 @@
-"""Which histories the archive has: a line of some hundred bytes for each; documents are read as a page needs them."""
+"""Which histories the archive has: a table in a temporary file, which the service makes anew when it starts.
+
+A million take some 300 MB there.  The archive itself is not asked for what a page shows: its server would load 8 MiB
+for each line.
+"""
 
 import asyncio
-from bisect import bisect_left, insort
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+import sqlite3
+import threading
+import weakref
+import zlib
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
-from typing import NamedTuple
 
 import msgspec
 import structlog
 
 from services.history.documents import Kept, Row
-from shared.errors import Refused, Trouble
+from shared.errors import Refused, Transient, Trouble
 from shared.eventlog import EventLog
 from shared.eventlog.parts import Part
 from shared.job.naming import JobKey, Uid
@@ -19,21 +25,17 @@ from shared.telling.selection import as_text
 
 LOOK_SECONDS = 1.0
 """Seconds between two looks for what is new in the archive."""
-FEW = 1_000
-"""So many new lines are put into their places one by one."""
-AT_ONCE = 64
-"""Documents that are read together."""
+AT_ONCE = 500
+"""Lines that are put into the table together."""
+_TABLE = """
+CREATE TABLE history (
+    at INTEGER PRIMARY KEY, namespace TEXT, name TEXT, uid TEXT, first INTEGER, sequence INTEGER, time TEXT,
+    called TEXT, kind TEXT, api_group TEXT, phase TEXT, gone INTEGER, labels TEXT, line BLOB);
+CREATE UNIQUE INDEX by_name ON history (namespace, name, uid);
+"""
+_INSERT = "INSERT OR REPLACE INTO history VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_ROW = "at, namespace, name, uid, first, sequence, time, called, kind, api_group, phase, gone, labels"
 log = structlog.get_logger()
-
-
-class _Of(NamedTuple):
-    """What many histories have in common."""
-
-    called: str
-    kind: str
-    group: str
-    phase: str
-    gone: bool
 
 
 class Archived:
@@ -43,25 +45,34 @@ class Archived:
         self._log = eventlog
         self.looked = asyncio.Event()
         """Set once the archive was read for the first time."""
-        self.clear()
+        self._looking, self._writing = asyncio.Lock(), threading.Lock()
+        # A file of its own that is deleted with it.  Threads share it: SQLite gives each call its turn.
+        self._table = sqlite3.connect("", check_same_thread=False)
+        weakref.finalize(self, self._table.close)
+        self._table.executescript(f"PRAGMA journal_mode = MEMORY; PRAGMA cache_size = -16000; {_TABLE}")
+        self._like = b""
+        """The first line that was read: the others are much like it, and compressed by it."""
+        self._clear()
 
-    def clear(self) -> None:
+    async def clear(self) -> None:
         """Begin anew: another archive may be there."""
+        async with self._looking:
+            self._clear()
+
+    def _clear(self) -> None:
         self.looked.clear()
         self.extent = (0, 0)
         """The number of messages and the last sequence, at the last look."""
         self._read = 0
-        self._lines: list[bytes] = []
-        """Sorted; a zero byte between its parts: namespace, name, uid, place in `_of`, time, sequences, labels."""
-        self._of: list[_Of] = []
-        self._places: dict[_Of, int] = {}
+        with self._writing, self._table:
+            self._table.execute("DELETE FROM history")
 
     async def follow(self) -> None:
         """Note what comes into the archive, for ever."""
         told = ""
         while True:
             try:
-                await self._look(await self._log())
+                await self.look()
                 told = ""
             except Trouble as trouble:
                 if isinstance(trouble, Refused):
@@ -71,79 +82,94 @@ class Archived:
                     log.warning("the archive is not listed", why=(told := str(trouble)))
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def _look(self, eventlog: EventLog) -> None:
-        messages, end = await eventlog.archive.extent()
-        if end < self._read or len(self._lines) > messages + messages // 10 + FEW:
-            # Another archive, or one from which much was removed.
-            self.clear()
-        if end > self._read:
-            lines, read = list[bytes](), self._read
-            async with aclosing(eventlog.archive.scan(read)) as parts:
-                async for part in parts:
-                    read = part.sequence
-                    if (line := self._line(part)) is not None:
-                        lines.append(line)
-            if len(lines) > FEW:
-                self._lines = await asyncio.to_thread(sorted, [*self._lines, *lines])
-            else:
-                for line in lines:
-                    insort(self._lines, line)
-            # The server that answered may not have all of it yet: the next look goes on from here.
-            self._read = read
-        self.extent = messages, end
-        self.looked.set()
+    async def look(self) -> None:
+        """Note what came into the archive since the last look, and what left it."""
+        async with self._looking:
+            archive = (await self._log()).archive
+            messages, end = await archive.extent()
+            if end < self._read:
+                self._clear()
+            known, last = self.extent
+            if self._read and end - messages != last - known:
+                first, removed = await archive.removed()
+                await self._write("DELETE FROM history WHERE at < ?", [(first,)])
+                await self._write("DELETE FROM history WHERE at = ?", ((each,) for each in removed))
+            self.extent = messages, end
+            if end > self._read:
+                # The server that answers may not have all of it yet, or fail: the next look goes on from there.
+                async with aclosing(archive.scan(self._read)) as found:
+                    parts = list[Part]()
+                    async for part in found:
+                        parts.append(part)
+                        if len(parts) == AT_ONCE:
+                            await self._add(parts)
+                            parts = []
+                await self._add(parts)
+            self.looked.set()
 
-    def _line(self, part: Part) -> bytes | None:
-        """That of a history, which its last part has; None for another part."""
-        if (row := row_of(part)) is None:
-            return None
-        of = _Of(row.called, row.kind, row.api_version.partition("/")[0], row.phase, row.gone)
-        if (place := self._places.get(of)) is None:
-            place = self._places[of] = len(self._of)
-            self._of.append(of)
-        words = row.namespace, row.name, row.uid, place, row.time, part.seal.first, row.sequence, part.sequence
-        return "\0".join(map(str, (*words, as_text(row.labels)))).encode()
+    async def _add(self, parts: list[Part]) -> None:
+        """Note the histories of these messages, each of which its last one describes."""
+        if parts:
+            await self._write(_INSERT, self._lines(parts))
+            self._read = parts[-1].sequence
 
-    def lines(self, namespace: str, after: JobKey) -> Sequence[bytes]:
-        """Those of a namespace, or of all, from the first life of a name on."""
-        begin = bisect_left(self._lines, f"{after.namespace}\0{after.name}\0".encode() if after.namespace else b"")
-        if not namespace:
-            return self._lines[begin:]
-        first, end = (bisect_left(self._lines, f"{namespace}{each}".encode()) for each in ("\0", "\1"))
-        return self._lines[max(begin, first) : end]
+    async def _write(self, statement: str, values: Iterable[tuple[str | int | bytes, ...]]) -> None:
+        """Raises `Transient` if the table has no room."""
 
-    def rows(self, lines: Sequence[bytes]) -> Iterator[Row]:
-        """Their rows, without documents."""
-        for line in lines:
-            namespace, name, uid, place, time, first, sequence, at, own = line.decode().split("\0")
-            of = self._of[int(place)]
+        def write() -> None:
+            # One that nobody waits for any more goes on beside the next one.
+            with self._writing, self._table:
+                self._table.executemany(statement, values)
+
+        try:
+            await asyncio.to_thread(write)
+        except sqlite3.Error as error:
+            raise Transient(f"the table of the archive: {error}") from error
+
+    def _lines(self, parts: Sequence[Part]) -> Iterator[tuple[str | int | bytes, ...]]:
+        for part in parts:
+            # A number that is too large for the table is none of the archiver's.
+            if (row := row_of(part.row)) is not None and max(abs(part.seal.first), abs(row.sequence)) < 2**63:
+                self._like = self._like or part.row
+                packing = zlib.compressobj(zdict=self._like)
+                group, line = row.api_version.partition("/")[0], packing.compress(part.row) + packing.flush()
+                place = part.sequence, row.namespace, row.name, row.uid, part.seal.first, row.sequence, row.time
+                yield (*place, row.called, row.kind, group, row.phase, row.gone, as_text(row.labels), line)
+
+    def count(self, namespace: str, after: JobKey) -> int:
+        """How many rows there are."""
+        return int(next(self._asked("count(*)", namespace, after))[0])
+
+    def rows(self, namespace: str, after: JobKey) -> Iterator[Row]:
+        """Those of a namespace, or of all, from the first life of a name on, in order, without documents."""
+        for at, place, name, uid, first, sequence, time, called, kind, group, phase, gone, labels in self._asked(
+            _ROW, namespace, after, "ORDER BY namespace, name, uid"
+        ):
             yield Row(
-                key=JobKey(namespace, name, Uid(uid)),
-                place=(namespace, f"{of.called}.{name}"),
-                of=(of.group, of.kind),
-                first=int(first),
-                sequence=int(sequence),
+                key=JobKey(place, name, Uid(uid)),
+                place=(place, f"{called}.{name}"),
+                of=(group, kind),
+                first=first,
+                sequence=sequence,
                 time=time,
-                phase=of.phase,
-                own=own,
-                gone=of.gone,
-                archived=int(at),
+                phase=phase,
+                own=labels,
+                gone=bool(gone),
+                archived=at,
             )
 
-    async def documents(self, rows: Sequence[Row]) -> list[bytes]:
-        """The documents of these rows; none of a history that was removed meanwhile."""
-        eventlog, places = await self._log(), asyncio.Semaphore(AT_ONCE)
+    def _asked(self, what: str, namespace: str, after: JobKey, order: str = "") -> sqlite3.Cursor:
+        begin = max((after.namespace, after.name), (namespace, ""))
+        where = "(namespace, name) >= (?, ?)" + (" AND namespace <= ?" if namespace else "")
+        values = (*begin, namespace) if namespace else begin
+        return self._table.execute(f"SELECT {what} FROM history WHERE {where} {order}", values)  # noqa: S608  ours
 
-        async def document(row: Row) -> bytes:
-            async with places:
-                part = await eventlog.archive.at(row.archived)
-            archived = None if part is None else row_of(part)
-            return (
-                msgspec.json.encode(Kept(shown_of(archived), archived.time, archived.began).document)
-                if archived
-                else b""
-            )
-
-        # Most lists have none of the archive, and a task for each of 20,000 rows would hold the loop for long.
-        older = iter(await asyncio.gather(*(document(row) for row in rows if row.archived)))
-        return [found for row in rows if (found := next(older) if row.archived else row.document)]
+    def document(self, row: Row) -> bytes:
+        """That of a row; empty for a history that was removed meanwhile."""
+        if not row.archived:
+            return row.document
+        for (line,) in self._table.execute("SELECT line FROM history WHERE at = ?", (row.archived,)):
+            known = row_of(zlib.decompressobj(zdict=self._like).decompress(line))
+            assert known is not None, "it was read when it came"
+            return msgspec.json.encode(Kept(shown_of(known), known.time, known.began).document)
+        return b""

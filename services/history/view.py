@@ -198,7 +198,7 @@ class View:
     async def _fold_all(self, eventlog: EventLog) -> None:
         if (identity := await eventlog.identity()) != self.identity:
             self._clear(identity)
-            self.archived.clear()
+            await self.archived.clear()
         self._end, self._began = await eventlog.end(), True
         async with aclosing(eventlog.read(after=self._read)) as batches:
             async for batch in batches:

@@ -124,8 +124,8 @@ class ReadableArchive(Protocol):
         Raises `Transient` if one was missed, or without an archive.
         """
 
-    async def at(self, sequence: int) -> "Part | None":
-        """The message with this sequence; None if it was removed."""
+    async def removed(self) -> tuple[int, list[int]]:
+        """The sequence of its first message, and those behind it whose messages are gone."""
 
 
 def ignore_trouble(trouble: str) -> None:

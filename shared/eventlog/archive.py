@@ -20,7 +20,7 @@ from shared.eventlog.connection import Connection, NoAnswer, NotSent
 from shared.eventlog.parts import Packing, Part, Seal, lines_in, seal_of
 from shared.eventlog.retry import insist
 from shared.eventlog.streams import StreamInfo
-from shared.eventlog.subject import archived_of, people_of
+from shared.eventlog.subject import archived_of, matches, people_of
 from shared.untrusted import whole_number
 
 _SEAL, _PART, _ROW, _FORGOTTEN = "Muster-Seal", "Muster-Part", "Muster-Row", "Muster-Forgotten"
@@ -53,18 +53,25 @@ class Archive:
             return state.messages, state.last_seq
         return 0, 0
 
+    async def removed(self) -> tuple[int, list[int]]:
+        query = {"deleted_details": True}
+        state = (await api.call(self._connection, f"STREAM.INFO.{ARCHIVE}", query, StreamInfo)).state
+        return state.first_seq, state.deleted
+
     async def scan(self, after: int = 0, subject: str = ARCHIVED, since: str = "") -> AsyncGenerator[Part, None]:
         """The messages after a sequence, under a filter, or stored since a time, but for those that are no part of it.
 
         Any server with a copy answers, which may lag.  Raises `Transient` if one was missed.
         """
         _, end = await self.extent()
+        # Of a filter that nearly all match the server would look every message up.
+        asked = ">" if subject == ARCHIVED else subject
         while after < end:
             many, inbox = _Many(), self._connection.new_inbox()
             listener = await self._connection.listen(inbox, many.take, lost=many.ended.set)
             try:
                 begin: dict[str, Any] = {"start_time": since} if since and not after else {"seq": after + 1}
-                query = begin | {"next_by_subj": subject, "batch": _BATCH, "max_bytes": _BATCH_BYTES}
+                query = begin | {"next_by_subj": asked, "batch": _BATCH, "max_bytes": _BATCH_BYTES}
                 await self._connection.send(GET_ARCHIVED, msgspec.json.encode(query), reply=inbox)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_PATIENCE):
@@ -77,13 +84,9 @@ class Archive:
                 return
             after = many.previous
             for found in many.found:
-                with suppress(Refused):
-                    yield _part(found)
-
-    async def at(self, sequence: int) -> Part | None:
-        """The message with this sequence; None if it was removed."""
-        found = await self._asked({"seq": sequence})
-        return None if found is None else _part(found)
+                if matches(subject, found.subject):
+                    with suppress(Refused):
+                        yield _part(found)
 
     async def newest(self, subject: str) -> Part | None:
         found = await self._asked({"last_by_subj": subject})

@@ -31,6 +31,8 @@ class StreamState(msgspec.Struct, frozen=True):
     consumer_count: int = 0
     subjects: dict[str, int] | None = None
     """By subject, the number of messages; only if the request filters subjects."""
+    deleted: list[int] = []
+    """The sequences behind the first that it has no message of; only if the request asks for them."""
 
 
 class Replica(msgspec.Struct, frozen=True):

@@ -52,10 +52,10 @@ class Check:
         return json.dumps(msgspec.to_builtins(Row(**{**shown, "status": {}}, time=self._history.time)))
 
 
-def row_of(part: Part) -> Row | None:
-    """The job as lists show it, which the last part of a history has; None for another part."""
+def row_of(line: bytes) -> Row | None:
+    """The job as lists show it, of the line that the last part of a history has; None for that of another part."""
     try:
-        return msgspec.json.decode(part.row, type=Row)
+        return msgspec.json.decode(line, type=Row)
     except MALFORMED:
         return None
 
@@ -270,7 +270,7 @@ async def newest_of(log: EventLog, asked: Asked, namespace: str, uid: str) -> Pa
     if newest is None or (uid != "*" and known):
         return newest
     # A former life may be archived, or forgotten, after all of a newer one: that was archived after the former began.
-    found, since = (newest, _a_day_before(row_of(newest))) if known else (None, "")
+    found, since = (newest, _a_day_before(row_of(newest.row))) if known else (None, "")
     async with aclosing(log.archive.scan(subject=subject, since=since)) as parts:
         async for part in parts:
             if _means(part, asked.targets) and (found is None or part.seal.first >= found.seal.first):
@@ -288,7 +288,7 @@ def _a_day_before(row: Row | None) -> str:
 
 def _means(part: Part, targets: Sequence[Target]) -> bool:
     """True if the job in this message is of one of these kinds; a forgotten one has none."""
-    if (row := row_of(part)) is None:
+    if (row := row_of(part.row)) is None:
         return bool(part.forgotten)
     of = row.api_version.partition("/")[0], row.kind
     return any((target.resource.group, target.resource.kind) == of for target in targets)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any
@@ -15,8 +16,10 @@ from muster import usage
 from muster.get import Options, shown_by_log
 from muster.terminal import Output
 from services.history import answers as answering
+from services.history import archived as archiving
 from services.history.answers import Answers
 from services.history.archived import Archived
+from shared.errors import Transient
 from shared.eventlog.account import ADMIN, ARCHIVE, ARCHIVER, HISTORY
 from shared.eventlog.archive import Part
 from shared.eventlog.server import NatsServer
@@ -34,6 +37,7 @@ from tests.kit.sealed import Life, a_key, a_life, a_sealed_life
 
 pytestmark = pytest.mark.nats
 PHASE = "history.muster.dev/phase"
+ANY = JobKey("", "", NO_UID)
 
 
 @pytest_asyncio.fixture
@@ -166,7 +170,7 @@ async def test_what_comes_into_the_archive_is_noted(asked: Answers, namespace: s
         await archive(mine, namespace, seals=0)
 
     async def noted() -> bool:
-        return any(b"\0later\0" in line for line in asked.view.archived._lines)
+        return any(row.key.name == "later" for row in asked.view.archived.rows(namespace, ANY))
 
     await until(noted)
     assert ("later", "u-1") in await listed(asked, Question(namespace))
@@ -185,10 +189,60 @@ async def test_what_a_lagging_server_did_not_answer_is_noted_at_the_next_look(
 
         with monkeypatch.context() as patched:
             patched.setattr(type(log.archive), "scan", two)
-            await archived._look(log)
-        behind = len(archived.lines(namespace, JobKey("", "", NO_UID)))
-        await archived._look(log)
-        assert behind < len(archived.lines(namespace, JobKey("", "", NO_UID))) == 5
+            await archived.look()
+        behind = archived.count(namespace, ANY)
+        await archived.look()
+        assert behind < archived.count(namespace, ANY) == 5
+
+
+async def test_what_is_removed_after_a_look_that_failed_is_not_listed(
+    namespace: str, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(archiving, "AT_ONCE", 1)
+    async with connected(nats_server, HISTORY) as log, connected(nats_server, ADMIN) as administrator:
+        scan, archived = type(log.archive).scan, Archived(lambda: asyncio.sleep(0, log))
+
+        async def broken(*asked: Any) -> AsyncIterator[Part]:
+            async with aclosing(scan(*asked)) as parts:
+                async for part in parts:
+                    yield part
+                    if part.subject.startswith(archived_under(namespace, "d").removesuffix("*")):
+                        raise Transient("the server is away")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(type(log.archive), "scan", broken)
+            with pytest.raises(Transient):
+                await archived.look()
+        before = archived.count(namespace, ANY)
+        await administrator.archive.purge(ARCHIVE, archived_under(namespace, "a", "u-1"), 2**60)
+        await archived.look()
+        assert (before, archived.count(namespace, ANY)) == (4, 4)
+        assert "a" not in {row.key.name for row in archived.rows(namespace, ANY)}
+
+
+async def test_a_table_without_room_is_told_and_tried_again(namespace: str, nats_server: NatsServer):
+    async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
+        for number in range(30):
+            await a_sealed_life(log, a_key(namespace, f"more-{number}"))
+        await archive(mine, namespace, seals=0)
+    async with connected(nats_server, HISTORY) as log:
+        archived = Archived(lambda: asyncio.sleep(0, log))
+        archived._table.execute("PRAGMA max_page_count = 4")
+        with pytest.raises(Transient, match="the table of the archive: database or disk is full"):
+            await archived.look()
+        archived._table.execute("PRAGMA max_page_count = 1000000")
+        await archived.look()
+        assert archived.count(namespace, ANY) == 35
+
+
+async def test_a_line_that_no_archiver_wrote_hides_no_other(asked: Answers, namespace: str, nats_server: NatsServer):
+    async with connected(nats_server, ADMIN) as log:
+        newest = await log.archive.newest(archived_under(namespace, "a", "u-1"))
+        assert newest is not None
+        for number, sequence in enumerate(("-1", f"{2**63}", f"-{2**70}", '"7"', "[]")):
+            row = re.sub(r'"sequence": \d+', f'"sequence": {sequence}', newest.row.decode()).replace('"u-1"', '"u-x"')
+            await log.archive.store(archived_under(namespace, f"odd-{number}"), newest.seal, [newest.body], row)
+    assert ("e", "u-1") in await listed(asked, Question(namespace, every=True))
 
 
 @pytest.mark.parametrize("gone", [False, True])

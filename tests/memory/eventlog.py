@@ -168,8 +168,10 @@ class MemoryArchive:
     def scan(self, after: int = 0, subject: str = ">", since: str = "") -> AsyncGenerator[Part, None]:
         return self.parts(subject, after, since)
 
-    async def at(self, sequence: int) -> Part | None:
-        return next((part for part in self._kept if part.sequence == sequence), None)
+    async def removed(self) -> tuple[int, list[int]]:
+        there = {part.sequence for part in self._kept}
+        first = min(there, default=0)
+        return first, [each for each in range(first, max(there, default=0)) if each not in there]
 
     async def newest(self, subject: str) -> Part | None:
         found = [part for part in self._kept if matches(subject, part.subject)]
