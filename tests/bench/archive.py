@@ -246,7 +246,8 @@ async def measured(folder: Path, jobs: int, live: int, seals: int) -> None:
             async with asyncio.timeout(60):
                 while (state := (await api.stream_info(log.connection, ARCHIVE)).state).messages != jobs:
                     await asyncio.sleep(0.1)
-        print(f"{jobs} jobs over, {seals} in the last day, and {live} that live, written in {time.perf_counter() - began:.0f} s")
+        took = time.perf_counter() - began
+        print(f"{jobs} jobs over, {seals} in the last day, and {live} that live, written in {took:.0f} s")
         disk = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())  # noqa: ASYNC240
         before, began = resident(server.pid), time.perf_counter()
         await server.restart()
