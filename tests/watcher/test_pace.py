@@ -151,7 +151,7 @@ def test_a_job_with_more_pods_than_are_compared_each_time_does_not_wait():
     ("others", "seconds"),
     [
         pytest.param(0, START_SECONDS, id="alone"),
-        pytest.param(20, 0.6, id="among others"),
+        pytest.param(6, 0.6, id="among others"),
         pytest.param(1_000, LONGEST_START_SECONDS, id="with an end"),
     ],
 )

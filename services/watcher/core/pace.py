@@ -57,6 +57,9 @@ SHORTEST_SECONDS = 0.005
 START_SECONDS = 0.25
 """The longest wait of a job alone for the rest of its start: its status tells of a part no later than this."""
 
+SECONDS_PER_START = 0.1
+"""Such a wait for each other job that waits: pods take the longer to run the more of them start."""
+
 LONGEST_START_SECONDS = 2.0
 """The longest such wait if many jobs start at once."""
 
@@ -100,7 +103,7 @@ def _waits(job: Job) -> bool:
 
 def wait(others: int) -> float:
     """Seconds to wait for the rest of a start while so many other jobs wait for theirs."""
-    return min(max(others * SECONDS_PER_JOB, START_SECONDS), LONGEST_START_SECONDS)
+    return min(max(others * SECONDS_PER_START, START_SECONDS), LONGEST_START_SECONDS)
 
 
 def _is_up(pod: PodView) -> bool:
