@@ -73,8 +73,11 @@ HEALTH = Budget(
 Without patience: a probe from the very address of a flood is answered 9 times in 10, and with half a second never.
 """
 
-TELL_SECONDS = 0.25
+TELL_SECONDS = 1.0
 """Seconds between two snapshots of what the probes and scrapers are told."""
+
+SOON_SECONDS = 0.25
+"""Those while the process is not ready."""
 
 STUCK_SECONDS = 5.0
 """A process whose working loop has stood still for so long is not alive, as long as a liveness probe waits."""
@@ -124,13 +127,14 @@ class Probes:
                 if time.monotonic() - said >= REMIND_SECONDS:
                     said = time.monotonic()
                     log.exception("health and metrics not known")
-            await asyncio.sleep(max(TELL_SECONDS, self._told.due - time.monotonic()))
+            await asyncio.sleep(max(SOON_SECONDS, self._told.due - time.monotonic()))
 
     def _now(self) -> _Told:
         began = time.thread_time()
         reports, series = tuple(self._reports()), tuple(each.copy() for each in self._series())
         took = time.thread_time() - began
-        return _Told(reports, series, {}, time.monotonic() + max(TELL_SECONDS, QUIET * took))
+        pause = TELL_SECONDS if all(each.ready for each in reports) else SOON_SECONDS
+        return _Told(reports, series, {}, time.monotonic() + max(pause, QUIET * took))
 
     def _stale(self) -> str:
         """Why the last snapshot is not told; empty if it may be."""

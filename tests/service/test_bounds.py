@@ -138,6 +138,7 @@ async def test_a_working_loop_that_stands_still_is_told_by_the_probes_thread(mon
 
 async def test_a_snapshot_that_fails_is_logged_and_no_old_one_is_told(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(serving, "STUCK_SECONDS", 1.0)
+    monkeypatch.setattr(serving, "TELL_SECONDS", serving.SOON_SECONDS)
     port, broken = free_port(), False
 
     def reports() -> list[Report]:
