@@ -76,6 +76,8 @@ class Asking:
     def ask(self, history: History, these: Collection[questions.Question]) -> None:
         """Ask the new ones of these questions; drop the answers to questions that are no longer listed."""
         key = history.job.key
+        if not these and key not in self._answers:
+            return
         answers = self.answers(key).kept(these)
         self._keep(key, answers)
         for question in these:

@@ -61,17 +61,13 @@ class Wait(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return self.message if self.reason in self.message else f"{self.reason}: {self.message}"
 
 
-def _told(job: Job) -> Wait | None:
+def told(job: Job) -> Wait | None:
+    """What the job waits for, once people are to be told of it."""
     wait = waiting(job)
     return wait if wait is not None and (not wait.usual or passed(job, wait.since.sequence, WAITING)) else None
 
 
-told = Memo(_told, 1)
-"""What the job waits for, once people are to be told of it: a decision of the status service asks three times."""
-
-
-def waiting(job: Job) -> Wait | None:
-    """What the job waits for; None if it has all that it wants, and where its phase or its problems say it."""
+def _waiting(job: Job) -> Wait | None:
     if job.spec is None or job.halted or job.resource.gone or job.deleting or not job.status.phase:
         return None
     if job.over:
@@ -83,6 +79,13 @@ def waiting(job: Job) -> Wait | None:
     if job.between_attempts:
         return _of_ending_pods(job)
     return _of_stall(job) or _of_pods(job)
+
+
+waiting = Memo(_waiting, 1)
+"""What the job waits for; None if it has all that it wants, and where its phase or its problems say it.
+
+A decision of the status service asks three times, one of the watcher twice.
+"""
 
 
 def conditions(job: Job, *, milestones: bool = False) -> tuple[Condition, ...]:

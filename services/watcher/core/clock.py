@@ -41,6 +41,8 @@ class Clock:
         log server's clock: until that is known, no promise expires that was not measured before.
         """
         timers = tuple(timers)
+        if not timers and key not in self._due:
+            return [], None
         measured, running = self._due.get(key, (self._outages, {}))
         seen = measured == self._outages and not late
         kept = {timer: due for timer, due in running.items() if timer in timers and (seen or timer.since)}

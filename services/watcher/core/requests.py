@@ -30,6 +30,8 @@ def changed(
     if not (cache.scalable.listed and all(listing.listed for listing in cache.requests.values())):
         return
     now = cache.requests_of(job.key)
+    if not (now or job.scaling.requests):
+        return
     waiting = _requests_of(histories, waiting_room(job.key))
     order = {uid: place for place, uid in enumerate(waiting)}
     last = len(order)
