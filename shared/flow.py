@@ -109,15 +109,16 @@ class Turns:
 
     def _take(self, namespace: Hashable, job: Hashable) -> None:
         self.running += 1
-        self._running.update(_parts((namespace, job)))
+        self._running[namespace,] += 1
+        self._running[namespace, job] += 1
 
     def leave(self, namespace: Hashable, job: Hashable = None) -> None:
         self.running -= 1
-        _less(self._running, _parts((namespace, job)))
+        _less(self._running, ((namespace,), (namespace, job)))
         self._fill()
 
     def _fill(self) -> None:
-        while self.running < self.limit and (turn := self._next()) is not None:
+        while self.waiting and self.running < self.limit and (turn := self._next()) is not None:
             place = self._called(*turn)
             if not place.done():
                 self._take(*turn)
@@ -211,9 +212,12 @@ class Bound:
 
     @asynccontextmanager
     async def place(self, namespace: str) -> AsyncIterator["Sent"]:
-        async with self._turns.turn(namespace):
+        await self._turns.enter(namespace)
+        try:
             self._begun += 1
             yield Sent(self, self._begun)
+        finally:
+            self._turns.leave(namespace)
 
     def leave_room(self, few: int, seconds: float) -> None:
         """Have few places for so long."""
@@ -231,7 +235,8 @@ class Bound:
 
     def answered(self) -> None:
         """One place more after a round of answers, up to the most."""
-        self._set(min(self._limit + 1 / self._limit, float(self._most)))
+        if self._limit < self._most:
+            self._set(min(self._limit + 1 / self._limit, float(self._most)))
 
     def throttled(self, number: int) -> None:
         """Half the places; a burst halves them once: requests sent before the last cut do not count."""
