@@ -51,7 +51,6 @@ class Scaler(Service):
         return self._steps(history.job) if self._kinds.knows(history.job) else []
 
     async def act(self, effect: Effect, context: Context) -> AnyEvent | None:
-        key = context.job.key
         match effect:
             case effects.RunScript():
                 return await self._commands.run(context.job, effect)
@@ -69,7 +68,7 @@ class Scaler(Service):
                 await self._own(context.job, effect)
             case effects.DeleteHosts():
                 if await is_there(self._cluster, CONFIGMAPS, context.job, effect.name, effect.uid):
-                    await self._cluster.delete(CONFIGMAPS, key.namespace, effect.name, uid=effect.uid)
+                    await self._cluster.delete(CONFIGMAPS, context.job.key.namespace, effect.name, uid=effect.uid)
             case _:
                 raise AssertionError(f"not an effect of the scaler: {effect}")
         return None

@@ -269,7 +269,8 @@ class Status:
             held = await self._cluster.get(resource, namespace, effect.name)
             if held is None or held.metadata.uid != effect.uid:
                 return
-            version, shown = held.metadata.resource_version, self._head_in(held.status)
+            version, (named, shown) = held.metadata.resource_version, shown_in(held.status)
+            shown = shown if named == self._identity else None
             newer = shown is not None and shown.sequence > head.sequence
             if shown is not None and not effect.repair and not self._leads_to(shown, job.key, head):
                 # A replica that has read more of the log wrote first, so that this document is old; or the log was
@@ -312,10 +313,6 @@ class Status:
         """False once this fold knows that the job is gone."""
         history = self._histories.get(key)
         return not self._histories.position or (history is not None and not history.job.resource.gone)
-
-    def _head_in(self, status: Any) -> Head | None:
-        log, head = shown_in(status)
-        return head if log == self._identity else None
 
     async def _done(self, effect: PatchStatus, job: Job, version: str) -> None:
         """The object shows the document: neither this process nor, of one that is over, the next one has to look."""

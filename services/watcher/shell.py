@@ -82,7 +82,6 @@ class Watcher:
         kinds: Kinds = BUILT_IN,
         options: Options = DEFAULTS,
     ) -> None:
-        self._force_after = options.force_delete_after
         self._server_time = eventlog.now
         self._cache = Cache(
             kinds, takes_over=options.takes_over, kueue=options.kueue, gangs=options.pod_groups is not None
@@ -97,7 +96,6 @@ class Watcher:
         self._relabelled: set[JobKey] = set()
         """Jobs whose changes of labels are being merged."""
         self._rows: dict[JobKey, Row] = {}
-        self._limits = options.limits
         self._budgets = Budgets(options.limits.per_minute)
         self._memory = Memory()
         """As of the last look at the budgets."""
@@ -106,7 +104,6 @@ class Watcher:
         """Until when facts of a starting job wait for others, by their type."""
         self._tasks = asyncio.TaskGroup()
         self._asking = Asking(cluster, eventlog, heads, kinds, self._tasks, self._wake_later)
-        self._seals = options.seal_after is not None
         self._deadlines = Deadlines(
             self._cache,
             kinds,
@@ -119,7 +116,7 @@ class Watcher:
         self._watches = Watches(cluster, kinds, self._cache, self._deadlines, self._tasks, self._rests, options)
 
     def known(self) -> Iterable[JobKey]:
-        if self._seals:
+        if self._options.seal_after is not None:
             # Their time to settle is measured again after a start.
             return [*self._cache.keys(), *(history.job.key for history in self._runtime.histories.closed())]
         return self._cache.keys()
@@ -135,9 +132,9 @@ class Watcher:
             return []
         # Another replica may have recorded a new epoch.
         self._watches.enter(history.job.resource.epoch)
-        answers = self._asking.answers(key)
+        answers, options = self._asking.answers(key), self._options
         but = Unrecorded(pods=key in self._paused, labels=key in self._relabelled, requests=not self._settled(key))
-        seen = observe(history.job, self._cache, answers, self._runtime.histories, but, self._force_after)
+        seen = observe(history.job, self._cache, answers, self._runtime.histories, but, options.force_delete_after)
         self._asking.ask(history, seen.questions)
         self._warn(history.job, seen.warning)
         if any(isinstance(fact, (PodsObserved, PodsGone)) for fact in seen.facts):
@@ -190,7 +187,7 @@ class Watcher:
 
     def _parts(self, namespace: str) -> dict[Budget, float]:
         use = self._runtime.histories.used[namespace]
-        return parts_used(use, self._limits, self._runtime.space().most, self._memory)
+        return parts_used(use, self._options.limits, self._runtime.space().most, self._memory)
 
     def _standing(self, namespace: str) -> Standing:
         return standing(self._parts(namespace), reserved=self._runtime.reserved())
@@ -294,7 +291,7 @@ class Watcher:
 
     def _has_no_room(self, namespace: str) -> bool:
         """True if no progress is recorded of the namespace; that its services keep much of it is no reason."""
-        return self._runtime.reserved() or self._standing(namespace).full is not None
+        return self._standing(namespace).full is not None
 
     async def _tell_of_budgets(self) -> None:
         """Tell which budgets are met and which jobs wait to begin; wake those whose turn it is.

@@ -102,16 +102,6 @@ REASONS = {
 """Upstream's reason and message of a condition, by its type in the log and its status."""
 
 
-def _shown(job: Job) -> list[str]:
-    """The roles that have a Job upstream."""
-    return [role.name for role in job.spec.roles if role.name != RENDEZVOUS] if job.spec is not None else []
-
-
-def _may_go(problem: Problem) -> bool:
-    """True if the job begins without a change of its spec once the problem is gone, such as one of its runtime."""
-    return problem.reason in PASSING or problem.field.startswith("runtime.")
-
-
 def _in_their_words(job: Job, known: Condition) -> Condition:
     theirs = REASONS.get((known.type, known.status))
     changed = msgspec.structs.replace(known, type=TYPES[known.type])
@@ -296,18 +286,21 @@ class TrainJob(Framework):
             _in_their_words(job, with_losses(job, known)) for known in waiting.conditions(job) if known.type in TYPES
         ]
         if not job.status.phase:
-            # A queue gives the quota of a failed job back.
-            word = "Pending" if any(_may_go(problem) for problem in job.resource.problems) else "Failed"
+            # Such a problem goes without a change of the spec.  A queue gives the quota of a failed job back.
+            passes = [each.reason in PASSING or each.field.startswith("runtime.") for each in job.resource.problems]
+            word = "Pending" if any(passes) else "Failed"
             refused = [known for known in shown if known.type == "Created" and not known.status]
             shown += [msgspec.structs.replace(known, type=word, status=True) for known in refused]
         shown = newest_last(shown)
+        # The rendezvous has no Job upstream.
+        roles = [role.name for role in job.spec.roles if role.name != RENDEZVOUS] if job.spec is not None else []
         state = next((known for known in reversed(shown) if known.status), None)
         if state is not None and state.type == "Running" and not state.message:
             shown = [known for known in shown if known.type in OF_UPSTREAM]
         return {
             "phase": state.type if state is not None else "",
             "conditions": [condition(known) for known in shown],
-            "jobsStatus": [_job_status(job, role) for role in _shown(job)],
+            "jobsStatus": [_job_status(job, role) for role in roles],
             "replicas": len(job.attempt.workers),
             "selector": f"{JOB_UID}={job.key.uid},{ROLE}={WORKER}",
             "observedGeneration": job.resource.generation,

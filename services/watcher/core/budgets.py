@@ -28,6 +28,11 @@ Budget = Literal["log", "memory", "total", "share", "room"]
 JUDGED = (watcher.PodsObserved, watcher.ChildrenObserved, watcher.DisruptionNoticed, watcher.NodeLost, watcher.NodeBack)
 """What happens to pods and children decides whether a job or a request is in time."""
 
+ENDS = (
+    *(watcher.JobDeleting, watcher.JobGone, watcher.LauncherLost, watcher.PodsGone),
+    *(watcher.ChildGone, watcher.ScaleRequestGone),
+)
+
 MIB = 2**20
 
 ENVELOPE = 300
@@ -126,18 +131,10 @@ def standing(parts: dict[Budget, float], *, reserved: bool) -> Standing:
 
 def is_free(job: Job, fact: Fact) -> bool:
     """True if no budget pays for the fact."""
-    match fact:
-        case watcher.PodsObserved(pods=pods):
-            return _ends_something(job, [pod for pod in pods if ended(pod)])
-        case watcher.JobDeleting() | watcher.JobGone() | watcher.LauncherLost() | watcher.PodsGone():
-            return True
-        case watcher.ChildGone() | watcher.ScaleRequestGone():
-            return True
-        case watcher.HistoryBroken() | watcher.HistoryAccepted():
-            # Services must not act on a doubtful history, and a person ended that state.
-            return True
-        case _:
-            return False
+    if isinstance(fact, watcher.PodsObserved):
+        return _ends_something(job, [pod for pod in fact.pods if ended(pod)])
+    # Services must not act on a doubtful history, and a person ended that state.
+    return isinstance(fact, (*ENDS, watcher.HistoryBroken, watcher.HistoryAccepted))
 
 
 def begins(job: Job, fact: Fact) -> bool:
