@@ -13,7 +13,6 @@ import pytest
 
 from devcluster.cluster import Devcluster
 from shared.frameworks.training_job import TRAININGJOBS
-from shared.job.fold import Histories
 from shared.job.waiting import waiting
 from tests.determinism.processes import SEEDS
 from tests.frameworks.documents import (
@@ -27,6 +26,7 @@ from tests.frameworks.documents import (
     tf_job,
 )
 from tests.kit.commands import run
+from tests.kit.histories import folded
 from tests.kit.operator import FOR_EVER, Operator, a_job, a_request, an_operator
 
 pytestmark = pytest.mark.e2e
@@ -88,10 +88,7 @@ async def test_jobs_in_every_state_are_verified_under_each_hash_seed(tmp_path: P
 
 async def none_runs(operator: Operator) -> bool:
     """Each of the jobs without a command is stuck or over."""
-    histories = Histories()
-    for event in await operator.log():
-        histories.fold(event)
-    without = [history.job for history in histories if history.job.key.name.startswith("stuck-")]
+    without = [history.job for history in folded(await operator.log()) if history.job.key.name.startswith("stuck-")]
     return sum(bool(waiting(job)) or job.over for job in without) == len(STUCK)
 
 

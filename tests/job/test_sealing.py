@@ -16,7 +16,7 @@ from shared.job.events.watcher import JobGone, PodsGone
 from shared.job.fold import MOST_SEALED, Histories, History
 from shared.job.naming import JobKey, Uid
 from tests.kit.builders import a_running_job
-from tests.kit.histories import stored
+from tests.kit.histories import folded, stored
 
 KEY = JobKey("team-a", "resnet", Uid("u-1"))
 SEEN = a_running_job()[0]
@@ -42,13 +42,6 @@ def a_log(events: Iterable[AnyEvent] = LIFE, key: JobKey = KEY, after: int = 0) 
         found.append(stored(history, event, sequence=after + 1 + len(found)))
         history.fold(found[-1])
     return history, found
-
-
-def folded(events: Iterable[Stored]) -> Histories:
-    histories = Histories()
-    for event in events:
-        histories.fold(event)
-    return histories
 
 
 def keeps_nothing(histories: Histories) -> bool:

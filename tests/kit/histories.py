@@ -18,7 +18,7 @@ from shared.job.causes import of_request
 from shared.job.chain import START, basis, link
 from shared.job.events.catalog import AUTHORS, FACTS, AnyEvent
 from shared.job.events.event import Cause, Decided, EffectRefused
-from shared.job.fold import History
+from shared.job.fold import Histories, History
 from shared.job.naming import JobKey, Uid, key_of, subject_of
 from shared.job.steps import Record
 from shared.telling.reading import line_of
@@ -76,6 +76,14 @@ def a_history(events: Iterable[AnyEvent], key: JobKey = KEY) -> History:
         history.fold(stored(history, event))
     assert not history.held, history.held
     return history
+
+
+def folded(log: Iterable[Stored]) -> Histories:
+    """All histories of a log."""
+    histories = Histories()
+    for event in log:
+        histories.fold(event)
+    return histories
 
 
 def log_of(events: Iterable[AnyEvent], *, key: JobKey = KEY, after: int = 0) -> list[Stored]:

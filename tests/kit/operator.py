@@ -4,7 +4,7 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +22,16 @@ from shared.eventlog.account import READER
 from shared.frameworks.kinds import BUILT_IN
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.chain import Head
-from shared.job.fold import Histories, History
+from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
 from shared.job.state import Job
 from shared.telling.reading import everything
 from tests.kit.commands import established, run
+from tests.kit.histories import folded
 from tests.kit.hosts import MakeHost
 from tests.kit.invariants import faults_of
 from tests.kit.nats import connected
+from tests.kit.tasks import beside
 
 PATIENCE_SECONDS = 300.0
 """The slowest things waited for are a real garbage collector, which learns of new definitions within half a minute, and
@@ -305,7 +307,7 @@ class Operator:
         return (await self.history(name)).job
 
     async def history(self, name: str) -> History:
-        lives = [h for h in _histories(await self.log()) if h.job.key.name == name and h.job.key.uid != "none"]
+        lives = [h for h in folded(await self.log()) if h.job.key.name == name and h.job.key.uid != "none"]
         return max(lives, key=lambda life: life.sequence) if lives else History(JobKey("default", name, Uid("none")))
 
     async def types(self, name: str) -> list[str]:
@@ -322,7 +324,7 @@ class Operator:
     async def assert_lawful(self) -> None:
         """The log breaks no rule, and every status there is is the log's."""
         shown = {}
-        for job in (history.job for history in _histories(await self.log())):
+        for job in (history.job for history in folded(await self.log())):
             if BUILT_IN.knows(job) and not job.resource.gone:
                 shown[job.key] = await self.status(BUILT_IN.of(job).resource, job.key.name, job.key.namespace)
         log = await self.log()
@@ -350,21 +352,9 @@ async def an_operator(
     settings = {"MUSTER_DRAIN": "PT1S", **settings}
     async with Stack(folder, make, settings=settings, audit=audit, reports=reports) as stack:
         operator = Operator(stack, audit)
-        keeping = asyncio.create_task(operator.keep_running())
-        try:
+        async with beside(operator.keep_running()):
             yield operator
             await operator.assert_lawful()
-        finally:
-            keeping.cancel()
-            with suppress(asyncio.CancelledError):
-                await keeping
-
-
-def _histories(log: Iterable[Stored]) -> Histories:
-    histories = Histories()
-    for stored in log:
-        histories.fold(stored)
-    return histories
 
 
 def must_be_the_logs(status: dict[str, Any], log: Iterable[Stored], key: JobKey) -> None:

@@ -22,9 +22,9 @@ from shared.eventlog import Stored
 from shared.eventlog.account import READER
 from shared.eventlog.server import NatsServer
 from shared.job.events.catalog import AnyEvent
-from shared.job.fold import Histories, History
+from shared.job.fold import History
 from shared.telling.reading import event_of, everything, line_of
-from tests.kit.histories import write
+from tests.kit.histories import folded, write
 from tests.kit.nats import connected
 from tests.memory.eventlog import MemoryJournal
 
@@ -83,9 +83,7 @@ class Recorder:
         """Write what came since the last time, under a test's name."""
         stem = re.sub(r"[^\w.-]+", "-", name)[-LONGEST_NAME:]
         for journal in self._journals:
-            histories = Histories()
-            for stored in journal.events:
-                histories.fold(stored)
+            folded(journal.events)
         self._journals.clear()
         for end in self._events.keys() - self._followed:
             log = [*self._back_from(end)][::-1]

@@ -33,6 +33,7 @@ from shared.job.naming import JobKey
 from shared.job.policies.retries import LONGEST_EFFECT_SECONDS
 from shared.job.state import Job
 from shared.runtime.queue import LONGEST_RETRY_SECONDS
+from tests.kit.histories import folded
 from tests.kit.kubelet import NAMESPACE, Kubelet
 from tests.kit.services import AUTHORS, Services, wall_clock
 from tests.memory.cluster import MemoryCluster, Weather
@@ -242,7 +243,7 @@ class World(Services, Kubelet):
 
     def job(self, name: str = "resnet", namespace: str = NAMESPACE) -> Job:
         """The newest life of a job, from the log alone."""
-        lives = [h for h in self._histories() if (h.job.key.namespace, h.job.key.name) == (namespace, name)]
+        lives = [h for h in folded(self.journal.events) if (h.job.key.namespace, h.job.key.name) == (namespace, name)]
         assert all(not life.held for life in lives), [life.held for life in lives]
         return max(lives, key=lambda life: life.sequence).job if lives else Job(key=JobKey(namespace, name, "none"))  # type: ignore[arg-type]
 
@@ -251,15 +252,9 @@ class World(Services, Kubelet):
         return self.history(uid).job
 
     def history(self, uid: str) -> History:
-        (found,) = (history for history in self._histories() if history.job.key.uid == uid)
+        (found,) = (history for history in folded(self.journal.events) if history.job.key.uid == uid)
         assert not found.held, found.held
         return found
-
-    def _histories(self) -> Histories:
-        histories = Histories()
-        for stored in self.journal.events:
-            histories.fold(stored)
-        return histories
 
     def types(self) -> list[str]:
         """The types of all events in the log, in order."""

@@ -16,9 +16,9 @@ from shared.cluster.kube import KubeCluster
 from shared.cluster.objects import Object
 from shared.errors import Transient
 from shared.frameworks.training_job import TRAININGJOBS
-from shared.job.fold import Histories
 from shared.job.state import Job
 from tests.kit.controlplane import require_control_plane
+from tests.kit.histories import folded
 from tests.kit.world import a_training_job
 from tests.perturbation.calls import WAYS
 from tests.perturbation.run import Plan, Rig, play_all
@@ -123,10 +123,8 @@ async def _runs(ground: Ground) -> None:
 
 def _jobs(stage: Stage) -> dict[str, Job]:
     """The newest life of each name, as the log has it."""
-    histories = Histories()
-    for stored in stage.journal.events:
-        histories.fold(stored)
-    return {history.job.key.name: history.job for history in histories if history.job.resource.generation}
+    lives = folded(stage.journal.events)
+    return {history.job.key.name: history.job for history in lives if history.job.resource.generation}
 
 
 def _backoff_limit(stage: Stage) -> int:

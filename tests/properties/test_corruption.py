@@ -15,8 +15,8 @@ import pytest
 from shared.eventlog import Stored
 from shared.job.chain import START
 from shared.job.events.status import JobRestarting
-from shared.job.fold import Histories, History
-from tests.kit.histories import KEY, stored
+from shared.job.fold import History
+from tests.kit.histories import KEY, folded, stored
 from tests.properties.test_laws import a_life
 
 FLIPS = int(os.environ.get("MUSTER_FLIPS", "500"))
@@ -35,10 +35,7 @@ def flipped(event: Stored, chance: random.Random) -> Stored:
 
 def is_held(log: list[Stored]) -> bool:
     """True if no service acts on the job after it has read these events."""
-    histories = Histories()
-    for event in log:
-        histories.fold(event)
-    return bool(histories[KEY].held)
+    return bool(folded(log)[KEY].held)
 
 
 @pytest.fixture(scope="module")

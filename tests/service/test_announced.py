@@ -1,39 +1,31 @@
 """Kubernetes Events over a restart of the status service: none is created again, and none is left out."""
 
-import asyncio
-
 from services.status.checkpoints import ANNOUNCED
 from services.status.shell import ANNOUNCED_SECONDS
 from shared.errors import Transient
 from shared.eventlog.account import HEADS
 from shared.frameworks.training_job import TRAININGJOBS
 from tests.kit.services import AUTHORS
+from tests.kit.weather import Failing, met_by
 from tests.kit.world import World, a_training_job
-from tests.memory.cluster import Call
 
 LONG = 3 * ANNOUNCED_SECONDS
 
 
-class Events:
-    """Counts the status service's attempts to create Kubernetes Events; `refused`, it creates none."""
+class Events(Failing):
+    """Notes the status service's attempts to create Kubernetes Events; while it is `on`, it creates none."""
 
     def __init__(self) -> None:
-        self.tried = 0
-        self.refused = False
+        trouble = Transient("create events: 503 ServiceUnavailable")
+        super().__init__(lambda call: (call.verb, call.plural) == ("create", "events"), trouble, on=False)
 
-    async def before(self, call: Call) -> None:
-        await asyncio.sleep(0)
-        if call.verb == "create" and call.plural == "events":
-            self.tried += 1
-            if self.refused:
-                raise Transient("create events: 503 ServiceUnavailable")
-
-    async def after(self, call: Call) -> None:
-        pass
+    @property
+    def tried(self) -> int:
+        return self.count("create", "events")
 
 
 def a_world(events: Events) -> World:
-    return World(weather=lambda author: events if author == "status" else None)
+    return World(weather=met_by("status", events))
 
 
 async def test_a_start_creates_no_event_again_but_where_the_note_tells_nothing_of_this_log():
@@ -73,14 +65,14 @@ async def test_a_start_creates_no_event_again_but_where_the_note_tells_nothing_o
 async def test_an_event_that_was_not_created_before_the_end_of_a_process_is_created_by_the_next():
     events = Events()
     async with a_world(events) as world:
-        events.refused = True
+        events.on = True
         await world.trains(workers=1)
         world.apply(TRAININGJOBS, a_training_job("other", workers=1))
         await world.phase("Running", name="other")
         await world.pass_seconds(LONG)
         assert world.kubernetes_events() == []
         await world.kill("status")
-        events.refused = False
+        events.on = False
         await world.start("status")
         await world.pass_seconds(LONG)
         assert [reason for reason, _ in world.kubernetes_events()].count("TrainingJobRunning") == 2

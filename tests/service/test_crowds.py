@@ -8,7 +8,7 @@ import gc
 import time
 from asyncio import events
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
 
@@ -32,6 +32,8 @@ from shared.job.naming import JobKey
 from shared.job.steps import Step
 from shared.runtime.queue import Slice
 from shared.runtime.run import Runtime, Service
+from tests.kit.histories import folded
+from tests.kit.tasks import beside
 from tests.kit.virtual_time import VirtualLoop
 from tests.kit.world import NAMESPACE, World, a_training_job
 from tests.memory.cluster import MemoryCluster
@@ -115,9 +117,7 @@ def world() -> World:
 
 @pytest.fixture(scope="module")
 def crowd(world: World) -> Crowd:
-    lived = Histories()
-    for stored in world.journal.events:
-        lived.fold(stored)
+    lived = folded(world.journal.events)
     jobs: list[tuple[JobKey, History]] = []
     objects: dict[Resource[Any], list[Any]] = {kind: [] for kind in KINDS}
     for name, count in (("over", FINISHED), ("runs", RUNNING)):
@@ -209,11 +209,8 @@ async def test_no_step_of_a_service_holds_its_loop_for_long(author: str, crowd: 
     fill(runtime.histories, crowd)
     events_before = len(crowd.journal.events)
     with Steps().measured() as steps:
-        running = asyncio.create_task(runtime.run())
-        await idle(runtime, running, decided)
-        running.cancel()
-        with suppress(asyncio.CancelledError):
-            await running
+        async with beside(runtime.run()) as running:
+            await idle(runtime, running, decided)
     assert runtime.held() == {}
     assert len(crowd.journal.events) == events_before, "there is nothing to record"
     assert decided.keys() == {key for key, _ in crowd.jobs}

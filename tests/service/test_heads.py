@@ -22,6 +22,7 @@ from shared.runtime.run import GONE_SECONDS
 from tests.frameworks.documents import changed, tf_job
 from tests.kit.histories import chained
 from tests.kit.services import AUTHORS
+from tests.kit.weather import Noting, met_by
 from tests.kit.world import MOST_EVENTS, NAMESPACE, Document, World, a_scale_in, a_scale_out, a_training_job
 from tests.memory.cluster import Call, Calm
 from tests.memory.eventlog import MemoryBucket, MemoryEventLog, MemoryJournal
@@ -72,10 +73,8 @@ async def test_a_head_that_log_and_checkpoint_contradict_holds_the_job_until_a_p
         assert "completionTime" not in status
         assert [*status["replicaStatuses"]] == ["Launcher", "Worker"]
         await world.quiet()
-    counted = Counted()
-    async with World(
-        of=world, journal=world.journal, weather=lambda author: counted if author == "status" else None
-    ) as again:
+    counted = Noting()
+    async with World(of=world, journal=world.journal, weather=met_by("status", counted)) as again:
         await again.pass_seconds(100)
         assert [call.verb for call in counted.calls if call.plural == "trainingjobs"] == ["get"]
 
@@ -95,25 +94,12 @@ async def a_finished_job(world: World) -> str:
     return uid_of(world)
 
 
-class Counted(Calm):
-    """The calls of one service."""
-
-    def __init__(self) -> None:
-        self.calls: list[Call] = []
-
-    async def before(self, call: Call) -> None:
-        self.calls.append(call)
-        await super().before(call)
-
-
 async def test_a_finished_job_costs_the_next_status_service_no_call():
     async with World() as first:
         await a_finished_job(first)
     before = resource(first)
-    counted = Counted()
-    async with World(
-        of=first, journal=first.journal, weather=lambda author: counted if author == "status" else None
-    ) as world:
+    counted = Noting()
+    async with World(of=first, journal=first.journal, weather=met_by("status", counted)) as world:
         await world.pass_seconds(100)
         assert [call for call in counted.calls if call.plural != "events"] == []
         assert resource(world) == before
@@ -159,7 +145,7 @@ class Answerless(Calm):
 
 async def test_nothing_is_kept_of_a_job_about_which_the_api_server_answers_once_it_is_gone():
     slow = Answerless()
-    async with World(weather=lambda author: slow if author == "status" else None) as world:
+    async with World(weather=met_by("status", slow)) as world:
         uid = (await world.trains(workers=1)).metadata["uid"]
         await world.quiet()
         slow.over.clear()
@@ -668,7 +654,7 @@ async def test_no_service_writes_for_a_job_before_the_log_led_to_its_checkpoint(
         ]
         events[:] = [events[0], *chained(log[1:])]
         first.journal.restore(len(events))
-    counted = Counted()
+    counted = Noting()
     world = World(of=first, journal=first.journal, weather=lambda _: counted)
     try:
         for author in ("scheduler", "scaler", "status"):

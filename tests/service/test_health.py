@@ -23,6 +23,7 @@ from shared.release import this_release
 from shared.runtime.acts import Context
 from shared.runtime.run import Runtime
 from shared.telemetry.metrics import Count
+from tests.kit.tasks import beside
 from tests.kit.virtual_time import until
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 
@@ -90,15 +91,12 @@ async def test_ready_once_the_log_was_folded_and_alive_before():
         assert (await asked(port, "/healthz"))[0] == 200
         status, known = await asked(port, "/readyz")
         assert (status, known["ready"], known["position"]) == (503, False, 0)
-        running = asyncio.create_task(runtime.run())
-        await until(lambda: runtime.current, "the fold")
-        await asyncio.sleep(1.2 * serving.TELL_SECONDS)
-        status, known = await asked(port, "/readyz")
+        async with beside(runtime.run()):
+            await until(lambda: runtime.current, "the fold")
+            await asyncio.sleep(1.2 * serving.TELL_SECONDS)
+            status, known = await asked(port, "/readyz")
         assert (status, known["ready"], known["position"]) == (200, True, 1)
         assert (known["service"], known["version"]) == ("status", this_release())
-        running.cancel()
-        with suppress(asyncio.CancelledError):
-            await running
 
 
 async def test_trouble_with_the_log_is_told_and_is_not_ready():
@@ -118,8 +116,8 @@ async def test_a_held_job_is_told_with_its_reason_and_the_rest_is_ready():
         Entry(subject="facts.team-a.resnet.uid-1.watcher.JobTeleported", event_id="e", time="", body=b"{}"), expect=0
     )
     runtime = Runtime(Idle(), MemoryEventLog(journal, user="status"))
-    running = asyncio.create_task(runtime.run())
-    await until(lambda: runtime.current, "the fold")
+    async with beside(runtime.run()):
+        await until(lambda: runtime.current, "the fold")
     answering = context(runtime, owner=False)
     status, known = heard("/readyz", answering)
     assert status == 200
@@ -129,9 +127,6 @@ async def test_a_held_job_is_told_with_its_reason_and_the_rest_is_ready():
     assert "upgrade" in known["held"]["team-a/resnet"]
     assert known["owner"] is False
     assert known["jobs"] == 2
-    running.cancel()
-    with suppress(asyncio.CancelledError):
-        await running
 
 
 async def test_the_port_is_closed_afterwards_and_port_0_opens_none():

@@ -19,8 +19,9 @@ from shared.job.naming import JobKey, Uid, secret_name
 from shared.runtime.acts import Context
 from tests.kit.builders import a_created_job
 from tests.kit.histories import a_history
+from tests.kit.weather import Failing, met_by
 from tests.kit.world import NAMESPACE, World, a_training_job
-from tests.memory.cluster import Call, Calm, MemoryCluster
+from tests.memory.cluster import MemoryCluster
 from tests.memory.store import MemoryStore
 from tests.memory.watching import Held
 
@@ -138,29 +139,15 @@ async def test_of_a_deleted_job_no_keys_stay(world: World):
     await world.until(lambda: world.store.find(SECRETS) == [], "the Secret is gone")
 
 
-class Closed(Calm):
-    """An API server that refuses every write of a service once the namespace is closed to it."""
-
-    closed = False
-
-    def __init__(self, reason: str) -> None:
-        super().__init__()
-        self.reason = reason
-
-    async def before(self, call: Call) -> None:
-        await super().before(call)
-        if self.closed and call.verb in ("create", "patch", "delete"):
-            raise Refused(f"Muster may not {call.verb} {call.plural}: the namespace is closed", reason=self.reason)
-
-
 @pytest.mark.parametrize(
     "reason", [pytest.param("Denied", id="by the policy"), pytest.param("Forbidden", id="by its roles")]
 )
 async def test_a_job_in_a_namespace_that_was_closed_to_muster_since_goes_with_all_that_it_had(reason: str):
-    weather = Closed(reason)
-    async with World(weather=lambda author: weather if author == "scheduler" else None) as world:
+    refusal = Refused("Muster may not do that: the namespace is closed", reason=reason)
+    closing = Failing(lambda call: call.verb in ("create", "patch", "delete"), refusal, on=False)
+    async with World(weather=met_by("scheduler", closing)) as world:
         uid = (await world.trains(workers=1)).metadata["uid"]
-        weather.closed = True
+        closing.on = True
         world.delete(TRAININGJOBS, "resnet")
         await world.until(lambda: closed(world.life(uid)))
         assert world.count("SecretGone") == 1

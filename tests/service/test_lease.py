@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 import pytest
 from structlog.testing import capture_logs
@@ -19,6 +19,7 @@ from shared.runtime.lease import (
     TTL_SECONDS,
     Lease,
 )
+from tests.kit.tasks import beside
 from tests.kit.virtual_time import until
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 
@@ -100,13 +101,8 @@ class Replica:
 
     @asynccontextmanager
     async def alive(self) -> AsyncIterator["Replica"]:
-        task = asyncio.create_task(self.lease.keep(self.acquired))
-        try:
+        async with beside(self.lease.keep(self.acquired)):
             yield self
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
 
 
 async def test_a_free_lease_is_taken_at_once_and_kept():

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -11,6 +11,7 @@ from shared.errors import Refused
 from shared.eventlog.account import LEASES
 from shared.runtime.lease import TTL_SECONDS, Lease, ThreadedLease
 from shared.runtime.loop_thread import STALL_SECONDS, LoopThread
+from tests.kit.tasks import beside
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 
 pytestmark = pytest.mark.real_time
@@ -32,13 +33,10 @@ class Replica:
         async with LoopThread("lease") as self.thread:
             self.lease = Lease(bucket, KEY, "a", clock=time.monotonic)
             self.owner = ThreadedLease(self.lease, self.thread)
-            keeping = asyncio.create_task(self.owner.keep(self._acquired))
             try:
-                yield self
+                async with beside(self.owner.keep(self._acquired)):
+                    yield self
             finally:
-                keeping.cancel()
-                with suppress(asyncio.CancelledError):
-                    await keeping
                 await self.owner.release()
 
     def _acquired(self) -> Coroutine[None, None, None]:

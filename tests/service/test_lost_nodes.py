@@ -1,6 +1,5 @@
 """Nodes that fall silent, with the four services: the job goes on, its stuck pods are told of and deleted if asked."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -8,8 +7,8 @@ import pytest
 from shared.cluster.kinds import NODES, PODS
 from shared.errors import Transient
 from shared.job.naming import FORCE_DELETE_AFTER
+from tests.kit.weather import Failing, met_by
 from tests.kit.world import NAMESPACE, TRAININGJOBS, World, a_training_job
-from tests.memory.cluster import Call, Calm
 
 SILENT, OTHER = "node-0", "node-1"
 SINCE = "2030-01-01T00:00:00Z"
@@ -78,27 +77,10 @@ async def test_a_pod_of_a_job_that_is_gone_is_deleted_by_force_if_asked(world: W
     assert not world.pods()
 
 
-class NodesUnseen(Calm):
-    """A watch of nodes that stands still on demand."""
-
-    unseen = False
-
-    async def before(self, call: Call) -> None:
-        await super().before(call)
-        if self.unseen and call.plural == NODES.plural:
-            # A blind watch asks again at once; let time pass meanwhile.
-            await asyncio.sleep(1)
-            raise Transient("the stream is silent")
-
-    def stands_still(self, world: World) -> None:
-        self.unseen = True
-        world.store.outage.cut_watches()
-
-
 @pytest.mark.parametrize("restarts", [False, True], ids=["a blind watch", "another watcher"])
 async def test_no_pod_is_deleted_by_force_while_nodes_are_not_seen(restarts: bool):
-    weather = NodesUnseen()
-    async with World(weather=lambda author: weather if author == "watcher" else None) as world:
+    unseen = Failing(lambda call: call.plural == NODES.plural, Transient("silence"), on=False, seconds=1.0)
+    async with World(weather=met_by("watcher", unseen)) as world:
         await a_job_on_two_nodes(world, {FORCE_DELETE_AFTER: "60"})
         report(world, "Unknown")
         given_up(world, "resnet-worker-0")
@@ -108,7 +90,8 @@ async def test_no_pod_is_deleted_by_force_while_nodes_are_not_seen(restarts: boo
         container = {"name": "main", "ready": False, "state": {"running": {}}}
         status = {"status": {"containerStatuses": [container]}}
         world.store.patch(PODS, NAMESPACE, "resnet-worker-0", status, subresource="status")
-        weather.stands_still(world)
+        unseen.on = True
+        world.store.outage.cut_watches()
         if restarts:
             await world.kill("watcher")
         report(world, "True")
@@ -117,7 +100,7 @@ async def test_no_pod_is_deleted_by_force_while_nodes_are_not_seen(restarts: boo
             await world.start("watcher")
         await world.pass_seconds(300)
         assert "resnet-worker-0" in world.pods(), "its node is back, and the watcher could not know"
-        weather.unseen = False
+        unseen.on = False
         await world.until(lambda: world.count("NodeBack") == 1, "the node is back")
         await world.pass_seconds(300)
         assert "resnet-worker-0" in world.pods()

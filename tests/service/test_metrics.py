@@ -1,8 +1,7 @@
 """`/metrics`: what a scraper reads, in both formats, of one service, of several, and of replicas."""
 
-import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
@@ -13,6 +12,7 @@ from shared.job.events.event import Author
 from shared.job.metrics import JobMetrics
 from shared.process import health
 from shared.runtime.run import Runtime
+from tests.kit.tasks import beside
 from tests.kit.virtual_time import until
 from tests.kit.world import TRAININGJOBS, World, a_scaled_life, a_training_job
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
@@ -76,14 +76,9 @@ async def a_replica(
         job_metrics=JobMetrics(names=names),
     )
     known.trouble, known.runtime, known.owner = "", runtime, lambda: owner
-    running = asyncio.create_task(runtime.run())
-    try:
+    async with beside(runtime.run()):
         await until(lambda: runtime.current, "the fold")
         yield known
-    finally:
-        running.cancel()
-        with suppress(asyncio.CancelledError):
-            await running
 
 
 def asked(*services: health.Health) -> Values:

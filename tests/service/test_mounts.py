@@ -7,21 +7,10 @@ from shared.cluster.kinds import EVENTS
 from shared.errors import Refused
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
+from tests.kit.weather import Noting, met_by
 from tests.kit.world import NAMESPACE, World, a_training_job, wall_clock
-from tests.memory.cluster import Call, Calm, Weather
 
 NO_CONFIG = 'MountVolume.SetUp failed for volume "config" : configmap "settings" not found'
-
-
-class Counted(Calm):
-    """Counts the lists that a watcher asks for."""
-
-    def __init__(self) -> None:
-        self.lists = 0
-
-    async def before(self, call: Call) -> None:
-        await super().before(call)
-        self.lists += call.verb == "list"
 
 
 def says(world: World, pod: str, message: str, *, kind: str = "Warning", reason: str = "FailedMount") -> None:
@@ -78,20 +67,20 @@ async def test_a_watcher_without_the_right_tells_the_usual_reason(world: World):
     assert ready(world) == ("False", "Pending", usual)
 
 
+def lists_of(calls: Noting) -> int:
+    return sum(call.verb == "list" for call in calls.calls)
+
+
 async def test_many_jobs_whose_pods_wait_take_turns():
-    calls = Counted()
-
-    def weather(author: str) -> Weather | None:
-        return calls if author == "watcher" else None
-
-    async with World(weather=weather) as world:
+    calls = Noting()
+    async with World(weather=met_by("watcher", calls)) as world:
         for number in range(20):
             await waits(world, f"job-{number}", workers=3)
         await world.pass_seconds(30)
-        asked = calls.lists
+        asked = lists_of(calls)
         assert 20 <= asked <= 30 / HEAR_SECONDS + 1
         await world.pass_seconds(3_600)
-        assert calls.lists - asked <= 20 * 3_600 / 250
+        assert lists_of(calls) - asked <= 20 * 3_600 / 250
 
 
 async def test_a_worker_that_is_added_to_a_running_job_is_asked_about_too(world: World):

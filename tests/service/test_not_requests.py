@@ -12,6 +12,7 @@ from shared.job.events.status import JobRunning, JobScaling
 from shared.job.naming import NO_UID, JobKey, Slot
 from shared.job.spec import WORKER
 from tests.kit.builders import R2, a_running_job, scale_out, scaling_out, workers
+from tests.kit.histories import folded
 from tests.kit.stories import given, scheduler
 from tests.kit.world import NAMESPACE, World, a_scale_out, a_training_job
 from tests.memory.eventlog import MemoryEventLog
@@ -50,7 +51,7 @@ async def test_a_request_whose_job_does_not_come_within_its_timeout_ends_and_sca
     assert len(world.pods()) == 3
     world.delete(SCALEOUTS, "out")
     await world.until(lambda: world.count("ScaleRequestGone") == 1)
-    (room,) = (life.job for life in world._histories() if life.job.key == JobKey(NAMESPACE, "resnet", NO_UID))
+    (room,) = (life.job for life in folded(world.journal.events) if life.job.key == JobKey(NAMESPACE, "resnet", NO_UID))
     assert room.scaling.requests == {}, "nothing is kept of it"
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -18,6 +18,7 @@ from shared.runtime.lease import Lease
 from shared.runtime.run import Runtime
 from tests.kit.builders import a_spec, observed
 from tests.kit.histories import stored
+from tests.kit.tasks import beside
 from tests.kit.virtual_time import VirtualLoop, until
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 from tests.service.test_runtime import Line, Small, Stage
@@ -74,11 +75,8 @@ class Pulse:
 
     @asynccontextmanager
     async def measured(self) -> AsyncIterator["Pulse"]:
-        beating = asyncio.create_task(self._beat())
-        try:
+        async with beside(self._beat()):
             yield self
-        finally:
-            beating.cancel()
 
     async def _beat(self) -> None:
         loop = asyncio.get_running_loop()
@@ -109,14 +107,8 @@ class Owner:
             self.acquired += 1
             return stage.runtime.owned()
 
-        tasks = [asyncio.create_task(stage.runtime.run()), asyncio.create_task(self.lease.keep(acquired))]
-        try:
+        async with beside(stage.runtime.run()), beside(self.lease.keep(acquired)):
             yield self
-        finally:
-            for task in tasks:
-                task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
 
 
 def taking_time(history: History) -> list[Step]:

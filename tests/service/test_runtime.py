@@ -5,7 +5,7 @@ Services here are a few lines each, written for one behaviour, on the real runti
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from itertools import cycle, pairwise
 from typing import Any
 
@@ -28,6 +28,7 @@ from shared.job.views import Slots
 from shared.runtime.acts import EFFECTS_PER_JOB, Context
 from shared.runtime.run import STOP_SECONDS, Runtime
 from tests.kit.builders import a_spec, observed
+from tests.kit.tasks import beside
 from tests.kit.virtual_time import until
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 
@@ -128,14 +129,9 @@ class Stage:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Stage"]:
-        task = asyncio.create_task(self.runtime.run())
-        try:
+        async with beside(self.runtime.run()) as task:
             await until(lambda: self.runtime.current or task.done(), "the fold")
             yield self
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
 
     def see(self, key: JobKey = ONE, generation: int = 1) -> None:
         """The watcher's word: a job, or a new generation of it."""

@@ -16,6 +16,7 @@ from shared.job.spec import WORKER
 from shared.job.steps import Effect, Record, Step
 from shared.runtime.acts import Context
 from shared.runtime.run import Runtime
+from tests.kit.tasks import beside
 from tests.kit.virtual_time import until
 from tests.service.test_lines import Mute
 from tests.service.test_runtime import ONE, TWO, Line, Make, Small, Stage
@@ -99,9 +100,8 @@ async def test_after_a_restart_no_process_carries_it_out():
         await until(lambda: bool(stage.service.acted), "the launch")
         again = Telling(launching)
         runtime = Runtime(again, Line(stage.journal, user="scheduler"))
-        running = asyncio.create_task(runtime.run())
-        await asyncio.sleep(AGES)
-        running.cancel()
+        async with beside(runtime.run()):
+            await asyncio.sleep(AGES)
         assert again.decided, "it looked at the job"
         assert again.acted == []
 

@@ -15,8 +15,9 @@ from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.process.health import Health
 from tests.kit.services import AUTHORS
+from tests.kit.weather import Failing, met_by
 from tests.kit.world import NAMESPACE, World, a_scale_in, a_scale_out, a_training_job
-from tests.memory.cluster import Call
+from tests.memory.cluster import Call, Calm
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 
 JOBS = 8
@@ -25,7 +26,7 @@ LONGEST_SECONDS = 600
 """Until all of them run."""
 
 
-class Refusing:
+class Refusing(Calm):
     """Half of all requests get a 429, and the client sends them again after a second, as `Caller.request` does."""
 
     def __init__(self, seed: int) -> None:
@@ -40,35 +41,14 @@ class Refusing:
             await asyncio.sleep(1)
         raise Transient(f"{call.verb} {call.plural}: 429 TooManyRequests")
 
-    async def after(self, call: Call) -> None:
-        pass
 
-
-class Slow:
+class Slow(Calm):
     """Each answer takes so long."""
 
     seconds = 2.0
 
-    async def before(self, call: Call) -> None:
-        await asyncio.sleep(0)
-
     async def after(self, call: Call) -> None:
         await asyncio.sleep(self.seconds)
-
-
-class Stuck:
-    """No status of a job is written for a while."""
-
-    def __init__(self) -> None:
-        self.over = False
-
-    async def before(self, call: Call) -> None:
-        await asyncio.sleep(0)
-        if call.verb == "patch" and not self.over:
-            raise Transient("patch trainingjobs: 503 ServiceUnavailable")
-
-    async def after(self, call: Call) -> None:
-        pass
 
 
 class SlowDisk(MemoryEventLog):
@@ -136,8 +116,8 @@ async def test_each_answer_takes_two_seconds():
 
 
 async def test_a_status_that_is_not_written_in_time_is_reported_until_it_is_written():
-    stuck = Stuck()
-    async with World(weather=lambda author: stuck if author == "status" else None) as world:
+    stuck = Failing(lambda call: call.verb == "patch", Transient("patch trainingjobs: 503 ServiceUnavailable"))
+    async with World(weather=met_by("status", stuck)) as world:
         known = Health("status")
         (known.runtime,) = (runtime for runtime in world.runtimes() if runtime.service.author == "status")
         world.apply(TRAININGJOBS, a_training_job(workers=1))
@@ -147,7 +127,7 @@ async def test_a_status_that_is_not_written_in_time_is_reported_until_it_is_writ
         (told,) = known.report().warnings
         assert re.fullmatch(r"1 status document .* for up to \d\d s: the API server answers too slowly, or fails", told)
         assert len(known.runtime._acts._waiting) == 1
-        stuck.over = True
+        stuck.on = False
         await world.phase("Running")
         assert known.report().warnings == ()
         await world.quiet()

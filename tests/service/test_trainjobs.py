@@ -1,6 +1,5 @@
 """The life of a TrainJob, with all four services: its runtime comes, changes and goes."""
 
-import asyncio
 import copy
 from typing import Any
 
@@ -16,8 +15,8 @@ from shared.job.naming import ACCEPT_HISTORY
 from shared.job.spec import JobSpec, Problem
 from tests.frameworks.documents import variables
 from tests.kit.trainer import jax_runtime, mpi_runtime, torch_runtime, train_job
+from tests.kit.weather import Failing, met_by
 from tests.kit.world import NAMESPACE, Document, World
-from tests.memory.cluster import Call, Calm
 
 
 class Play(World):
@@ -187,25 +186,13 @@ async def test_a_job_waits_for_its_runtime_and_begins_when_that_comes():
         assert world.known("Created") is None
 
 
-class Unlisted(Calm):
-    """The watcher cannot list cluster runtimes."""
-
-    down = True
-
-    async def before(self, call: Call) -> None:
-        await super().before(call)
-        if self.down and call.plural == CLUSTER_RUNTIMES.plural:
-            await asyncio.sleep(0.2)
-            raise Transient("no answer")
-
-
 async def test_a_runtime_that_cannot_be_listed_does_not_count_as_missing():
-    weather = Unlisted()
-    async with Play(weather=lambda author: weather if author == "watcher" else None) as world:
+    unlisted = Failing(lambda call: call.plural == CLUSTER_RUNTIMES.plural, Transient("no answer"), seconds=0.2)
+    async with Play(weather=met_by("watcher", unlisted)) as world:
         world.runtime(torch_runtime())
         world.play()
         await world.until(lambda: world.known("Created") == ("False", "TrainingRuntimesNotListed"))
-        weather.down = False
+        unlisted.on = False
         await world.comes_to("Running")
 
 

@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from math import inf
 
 import pytest
 
 from shared.runtime.queue import SLICE_KEYS, SLICE_SECONDS, TICK_SECONDS, Priority, Slice, WorkQueue
+from tests.kit.tasks import beside
 from tests.kit.virtual_time import until
 
 
@@ -27,13 +28,8 @@ class Worker:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Worker"]:
-        task = asyncio.create_task(self.queue.work(self._do))
-        try:
+        async with beside(self.queue.work(self._do)):
             yield self
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
 
     def _do(self, key: str) -> None:
         self.taken.append(key)

@@ -29,8 +29,9 @@ from shared.runtime.run import Runtime
 from tests.kit.builders import a_created_job, a_running_job, a_spec, exited, launcher, pods, worker, workers
 from tests.kit.histories import KEY
 from tests.kit.virtual_time import until
+from tests.kit.weather import Failing
 from tests.kit.world import NAMESPACE, a_training_job
-from tests.memory.cluster import Call, Calm, MemoryCluster
+from tests.memory.cluster import MemoryCluster
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 from tests.memory.store import MemoryStore
 from tests.watcher.objects import read
@@ -372,37 +373,28 @@ def test_what_is_gone_is_forgotten():
     assert watching.job().pods.disrupted == {}
 
 
-class Guarded(Calm):
+def a_guarded_cluster() -> Failing:
     """A cluster whose nodes this client may not see."""
-
-    def __init__(self) -> None:
-        self.asked: set[tuple[str, str]] = set()
-
-    async def before(self, call: Call) -> None:
-        await super().before(call)
-        self.asked.add((call.plural, call.namespace))
-        if call.plural == NODES.plural:
-            await asyncio.sleep(30)
-            raise Transient("Forbidden")
+    return Failing(lambda call: call.plural == NODES.plural, Transient("Forbidden"), seconds=30.0)
 
 
 async def test_without_the_right_to_see_nodes_everything_else_is_seen():
-    journal, store, weather = MemoryJournal(), MemoryStore(), Guarded()
+    journal, store, weather = MemoryJournal(), MemoryStore(), a_guarded_cluster()
     eventlog = MemoryEventLog(journal, user="watcher")
     watcher = Watcher(MemoryCluster(store, weather=weather), eventlog, await eventlog.bucket(HEADS))
     async with running(Runtime(watcher, eventlog)):
         await asyncio.sleep(100)
         store.create(TRAININGJOBS, NAMESPACE, a_training_job())
         await until(lambda: journal.events[-1].subject.endswith("JobObserved"), "the job is seen")
-    assert ("nodes", "") in weather.asked
+    assert weather.count("watch", "nodes")
 
 
 async def test_in_one_namespace_no_service_asks_for_nodes():
-    journal, store, weather = MemoryJournal(), MemoryStore(), Guarded()
+    journal, store, weather = MemoryJournal(), MemoryStore(), a_guarded_cluster()
     eventlog = MemoryEventLog(journal, user="watcher")
     cluster = MemoryCluster(store, weather=weather)
     watcher = Watcher(cluster, eventlog, await eventlog.bucket(HEADS), options=Options(namespace=NAMESPACE))
     async with running(Runtime(watcher, eventlog, namespace=NAMESPACE)):
         await asyncio.sleep(100)
-    assert {namespace for _, namespace in weather.asked} == {NAMESPACE}
-    assert "nodes" not in {plural for plural, _ in weather.asked}
+    assert {call.namespace for call in weather.calls} == {NAMESPACE}
+    assert "nodes" not in {call.plural for call in weather.calls}

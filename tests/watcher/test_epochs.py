@@ -25,13 +25,12 @@ from shared.eventlog import Entry
 from shared.eventlog.account import HEADS
 from shared.frameworks.training_job import TRAININGJOB, TRAININGJOBS
 from shared.job.events.watcher import JobObserved
-from shared.job.fold import Histories
 from shared.job.naming import JobKey, Uid, subject_of
 from shared.job.state import Job, JobResource
 from shared.runtime.run import Runtime
 from tests.kit.apiserver import ScriptedApiServer
 from tests.kit.builders import a_running_job, worker
-from tests.kit.histories import KEY
+from tests.kit.histories import KEY, folded
 from tests.kit.virtual_time import in_virtual_time, until
 from tests.kit.watching import PATIENCE
 from tests.kit.world import NAMESPACE, a_training_job
@@ -147,10 +146,7 @@ class Scene:
 
     @property
     def job(self) -> Job:
-        histories = Histories()
-        for stored in self.journal.events:
-            histories.fold(stored)
-        return histories[KEY].job
+        return folded(self.journal.events)[KEY].job
 
     @property
     def observed(self) -> JobObserved:

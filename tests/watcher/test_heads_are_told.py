@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -22,7 +21,7 @@ from tests.kit.virtual_time import until
 from tests.kit.world import NAMESPACE, a_training_job
 from tests.memory.cluster import MemoryCluster
 from tests.memory.eventlog import MemoryEventLog
-from tests.watcher.test_shell import Bounded, Cluster
+from tests.watcher.test_shell import Bounded, Cluster, running
 
 
 class Faltering(MemoryEventLog):
@@ -43,14 +42,9 @@ async def watched_with(cluster: Cluster, trouble: Exception, kind: str) -> None:
     eventlog = Faltering(cluster.journal, user="watcher")
     eventlog.trouble, eventlog.kind = trouble, kind
     watcher = Watcher(MemoryCluster(cluster.store), eventlog, await eventlog.bucket(HEADS))
-    task = asyncio.create_task(Runtime(watcher, eventlog).run())
-    try:
+    async with running(Runtime(watcher, eventlog)):
         await until(lambda: eventlog.trouble is None, f"the first try of {kind}")
         await cluster.quiet()
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 @pytest.mark.parametrize(
@@ -127,11 +121,6 @@ async def test_an_accepted_loss_waits_for_the_list_of_pods_that_it_takes_on():
     cluster.store.patch(TRAININGJOBS, NAMESPACE, "resnet", wish)
     eventlog = MemoryEventLog(cluster.journal, user="watcher")
     watcher = Watcher(PodsComeLate(cluster.store), eventlog, await eventlog.bucket(HEADS))
-    task = asyncio.create_task(Runtime(watcher, eventlog).run())
-    try:
+    async with running(Runtime(watcher, eventlog)):
         await until(lambda: "JobObserved" in cluster.kinds(), "the job taken on", seconds=120)
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
     assert cluster.kinds()[:5] == ["HistoryBroken", "PodsObserved", "JobAdopted", "HistoryAccepted", "JobObserved"]

@@ -1,6 +1,5 @@
 """A launcher that vanished is lost only if its job is still there; the job's own GET says so, not the jobs watch."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -15,16 +14,18 @@ from shared.eventlog.account import HEADS
 from shared.frameworks.training_job import JOB_NAME, JOB_ROLE, TRAININGJOBS
 from shared.job.events.scheduler import SlotsAssigned
 from shared.job.events.watcher import JobDeleting, JobGone, LauncherLost, PodsGone, PodsObserved
-from shared.job.fold import Histories, History
+from shared.job.fold import History
 from shared.job.naming import JOB_UID, Slot, Uid, pod_name, subject_of
 from shared.job.spec import LAUNCHER
 from shared.job.views import Slots
 from shared.runtime.run import Runtime
 from tests.kit.builders import a_ready_job, a_running_job, a_spec, exited, launcher, worker
 from tests.kit.groups import a_group_spec, a_running_group
+from tests.kit.histories import folded
 from tests.kit.virtual_time import until
+from tests.kit.weather import Failing
 from tests.kit.world import NAMESPACE, a_training_job
-from tests.memory.cluster import Call, Calm, MemoryCluster
+from tests.memory.cluster import MemoryCluster
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 from tests.memory.store import MemoryStore
 from tests.watcher.test_shell import running
@@ -112,24 +113,13 @@ def test_a_worker_that_the_job_can_do_without_or_that_is_replaced_waits_for_noth
         assert watching.seen() == [PodsGone(uids=(Uid("pod-1"),))]
 
 
-class LateJobs(Calm):
-    """A jobs watch that stands still on demand."""
-
-    late = False
-
-    async def before(self, call: Call) -> None:
-        await super().before(call)
-        if self.late and (call.verb, call.plural) == ("watch", "trainingjobs"):
-            # A blind watch asks again at once; let time pass meanwhile.
-            await asyncio.sleep(0.1)
-            raise Transient("the stream is silent")
-
-
 class Late:
     """A job with a running launcher, and a watcher whose jobs watch can be late."""
 
     def __init__(self) -> None:
-        self.journal, self.store, self.weather = MemoryJournal(), MemoryStore(), LateJobs()
+        self.journal, self.store = MemoryJournal(), MemoryStore()
+        silence = Transient("the stream is silent")
+        self.weather = Failing(lambda call: call.plural == "trainingjobs", silence, on=False, seconds=0.1)
         self.job = self.store.create(TRAININGJOBS, NAMESPACE, a_training_job())
         uid = self.job.metadata["uid"]
         labels = {JOB_NAME: "resnet", JOB_UID: uid, JOB_ROLE: LAUNCHER, "muster.dev/attempt": "0"}
@@ -162,10 +152,7 @@ class Late:
             yield
 
     def history(self) -> History:
-        histories = Histories()
-        for stored in self.journal.events:
-            histories.fold(stored)
-        (found,) = (history for history in histories if history.job.resource.generation)
+        (found,) = (history for history in folded(self.journal.events) if history.job.resource.generation)
         return found
 
     def kinds(self) -> list[str]:
@@ -176,12 +163,12 @@ class Late:
 async def test_a_deleted_job_loses_no_launcher_whichever_watch_is_first(late: bool):
     there = Late()
     async with there.watched():
-        there.weather.late = late
+        there.weather.on = late
         there.store.outage.cut_watches()
         there.store.delete(TRAININGJOBS, NAMESPACE, "resnet")
         there.store.collect_garbage()
         await until(lambda: "PodsGone" in there.kinds() or "LauncherLost" in there.kinds(), "the launcher's end")
-        there.weather.late = False
+        there.weather.on = False
         await until(lambda: "JobGone" in there.kinds(), "the job's end")
     assert "LauncherLost" not in there.kinds()
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -19,10 +19,11 @@ from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.events.watcher import TimePassed
-from shared.job.fold import Histories
 from shared.job.naming import ATTEMPT, INDEX, JOB_UID, ROLE
 from shared.job.state import Job
 from shared.runtime.run import Runtime
+from tests.kit.histories import folded
+from tests.kit.tasks import beside
 from tests.kit.virtual_time import until
 from tests.kit.world import NAMESPACE, a_scale_out, a_training_job
 from tests.memory.cluster import MemoryCluster
@@ -50,14 +51,9 @@ class Bounded(MemoryEventLog):
 @asynccontextmanager
 async def running(runtime: Runtime) -> AsyncIterator[Runtime]:
     """It runs, and does not end by itself."""
-    task = asyncio.create_task(runtime.run())
-    try:
+    async with beside(runtime.run()) as task:
         yield runtime
-    finally:
         assert not task.done(), "the watcher ended by itself"
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 class Cluster:
@@ -105,10 +101,7 @@ class Cluster:
         return [kind for kind, _ in self.said()]
 
     def jobs(self) -> list[Job]:
-        histories = Histories()
-        for stored in self.journal.events:
-            histories.fold(stored)
-        return [history.job for history in histories if history.job.resource.generation]
+        return [history.job for history in folded(self.journal.events) if history.job.resource.generation]
 
     async def quiet(self) -> None:
         """A minute without a log line; a repeated line fails here."""
