@@ -1,4 +1,4 @@
-"""Nodes that fall silent, with the four services: the job goes on, its stuck pods are told of and deleted if asked."""
+"""Nodes that fall silent or go, with the four services: the job goes on, and its stuck pods are deleted if asked."""
 
 from typing import Any
 
@@ -7,6 +7,7 @@ import pytest
 from shared.cluster.kinds import NODES, PODS
 from shared.errors import Transient
 from shared.job.naming import FORCE_DELETE_AFTER
+from shared.job.policies.replacement import STEADY_SECONDS
 from tests.kit.weather import Failing, met_by
 from tests.kit.world import NAMESPACE, TRAININGJOBS, World, a_training_job
 
@@ -116,3 +117,26 @@ async def test_a_watcher_that_begins_anew_measures_the_time_of_a_forced_deletion
     assert "resnet-worker-0" in world.pods()
     await world.pass_seconds(50)
     assert "resnet-worker-0" not in world.pods()
+
+
+async def test_on_a_spot_node_one_after_the_other_the_job_goes_on_for_ever():
+    async with World(drain_seconds=5) as world:
+        for node in (SILENT, OTHER):
+            world.store.create(NODES, "", {"metadata": {"name": node}, "spec": {}})
+        world.homes = {"resnet-launcher": OTHER}
+        await world.trains(workers=2)
+        old = SILENT
+        for number in range(1, 12):
+            new = f"spot-{number}"
+            world.store.create(NODES, "", {"metadata": {"name": new}, "spec": {}})
+            workers = [f"resnet-worker-{index}" for index in (2 * number, 2 * number + 1)]
+            world.homes |= dict.fromkeys(workers, new)
+            notice = {"key": "aws-node-termination-handler/spot-itn", "effect": "NoSchedule"}
+            world.store.patch(NODES, "", old, {"spec": {"taints": [notice]}})
+            await world.until(lambda: world.hosts() == workers, "all have moved")  # noqa: B023  within the round
+            world.store.delete(NODES, "", old)
+            await world.pass_seconds(STEADY_SECONDS)
+            old = new
+        await world.quiet()
+        assert world.status(TRAININGJOBS, "resnet")["workers"] == "2/2"
+        assert world.status(TRAININGJOBS, "resnet")["restartCount"] == 0

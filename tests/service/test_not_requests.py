@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+from shared.cluster.kinds import CONFIGMAPS
 from shared.eventlog import Entry
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
@@ -91,6 +92,26 @@ async def test_a_request_does_not_end_for_want_of_a_job_that_came_while_nobody_l
     await world.pass_seconds(60)
     await world.start("watcher")
     await world.phase("ScaleSucceeded", SCALEOUTS, "out")
+
+
+async def test_a_request_with_another_controller_is_refused_once_with_a_reason_and_blocks_no_other(world: World):
+    await world.trains(workers=1)
+    # Any object may control a request; this one is there, so that the garbage collector leaves it alone.
+    workflow = world.apply(CONFIGMAPS, {"metadata": {"name": "nightly"}}).metadata
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "nightly", "uid": workflow["uid"], "controller": True}
+    theirs = a_scale_out(1, name="theirs")
+    theirs["metadata"]["ownerReferences"] = [owner]
+    world.apply(SCALEOUTS, theirs)
+    world.apply(SCALEOUTS, a_scale_out(1, name="ours"))
+    await world.phase("ScaleSucceeded", SCALEOUTS, "ours")
+    await world.phase("ScaleFailed", SCALEOUTS, "theirs")
+    assert world.condition(SCALEOUTS, "theirs", "ScaleFailed") == ("True", "OwnedByAnother")
+    world.delete(TRAININGJOBS, "resnet")
+    await world.until(lambda: world.count("JobGone") == 1 and not world.pods())
+    await world.trains(workers=1)
+    await world.quiet()
+    assert world.count("ScaleRejected") == 1, "the next job of that name has nothing to do with it"
+    assert world.status(SCALEOUTS, "theirs")["phase"] == "ScaleFailed"
 
 
 def test_32_a_second_scale_out_does_not_wait_for_the_back_off_of_the_first():

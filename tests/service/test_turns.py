@@ -1,16 +1,20 @@
 """Places that flows take by turns."""
 
 import asyncio
+from collections.abc import Iterable
 from contextlib import suppress
 
 from shared.flow import Turns
 
 
-async def served(turns: Turns, flows: str, order: list[str]) -> list[asyncio.Task[None]]:
-    """A task for each of these flows, in order; each notes its flow once it has its place."""
+async def served(turns: Turns, flows: Iterable[str], order: list[str]) -> list[asyncio.Task[None]]:
+    """A task for each of these flows, in order; each notes its flow once it has its place.
+
+    A flow is a namespace of one letter, and perhaps a job.
+    """
 
     async def work(flow: str) -> None:
-        async with turns.turn(flow):
+        async with turns.turn(*flow):
             order.append(flow)
             await asyncio.sleep(1)
 
@@ -26,26 +30,14 @@ async def test_flows_take_turns_and_within_one_the_first_comes_first():
 
 
 async def test_jobs_of_a_namespace_take_turns_too():
-    turns, order = Turns(1), list[str]()
-
-    async def work(namespace: str, job: str) -> None:
-        async with turns.turn(namespace, job):
-            order.append(namespace + job)
-            await asyncio.sleep(1)
-
-    await asyncio.gather(*(work(*each) for each in ("a1", "a1", "a1", "a1", "a2", "b1", "b1")))
+    order: list[str] = []
+    await asyncio.gather(*await served(Turns(1), ("a1", "a1", "a1", "a1", "a2", "b1", "b1"), order))
     assert order == ["a1", "a1", "b1", "a2", "b1", "a1", "a1"]
 
 
 async def test_a_namespace_that_has_all_that_one_may_have_holds_up_no_other_and_its_jobs_take_turns():
-    turns, order = Turns(2, of_namespace=1), list[str]()
-
-    async def work(namespace: str, job: str) -> None:
-        async with turns.turn(namespace, job):
-            order.append(namespace + job)
-            await asyncio.sleep(1)
-
-    await asyncio.gather(*(work(*each) for each in ("a1", "a1", "a1", "a2", "b1")))
+    order: list[str] = []
+    await asyncio.gather(*await served(Turns(2, of_namespace=1), ("a1", "a1", "a1", "a2", "b1"), order))
     assert order == ["a1", "b1", "a1", "a2", "a1"]
 
 

@@ -29,17 +29,13 @@ from tests.memory.cluster import MemoryCluster
 from tests.memory.eventlog import MemoryEventLog, MemoryJournal
 from tests.memory.store import MemoryStore
 from tests.watcher.test_shell import running
-from tests.watcher.watching import Watching, a_resource
+from tests.watcher.watching import Watching, a_resource, watching_a_running_job
 
 UID = Uid("pod-launcher")
 
 
 def watching_a_job_without_its_launcher() -> Watching:
-    watching = Watching(*a_running_job(workers=2))
-    watching.show(a_resource(version=1))
-    watching.show_pods(worker(0), worker(1), launcher())
-    for child in watching.job().objects.children.values():
-        watching.show_child(child)
+    watching = watching_a_running_job()
     watching.take_pods("resnet-launcher")
     return watching
 

@@ -39,23 +39,12 @@ from tests.kit.builders import (
     worker,
 )
 from tests.kit.histories import KEY
-from tests.watcher.watching import WAITING, Watching, a_request, a_resource
+from tests.watcher.watching import WAITING, Watching, a_request, a_resource, watching_a_running_job
 
 replace = msgspec.structs.replace
 
 PROBLEM = Problem(reason="NoContainers", field="spec", message="add a container")
 SECOND_LIFE = JobKey(KEY.namespace, KEY.name, Uid("uid-2"))
-
-
-def watching_a_running_job() -> Watching:
-    """A running job of two workers, and a cache that shows exactly what its log knows."""
-    watching = Watching(*a_running_job(workers=2))
-    watching.show(a_resource(version=1))
-    watching.show_pods(worker(0), worker(1), launcher())
-    for child in watching.job().objects.children.values():
-        watching.show_child(child)
-    assert watching.seen() == []
-    return watching
 
 
 def kinds(facts: Sequence[AnyEvent]) -> list[str]:
@@ -723,22 +712,14 @@ class TestRequests:
         assert one.spec is not None
         watching.show_requests(replace(one, version=10, spec=replace(one.spec, count=5)))
         assert kinds(watching.settle()) == ["ScaleRequested"]
-        running = Watching(*a_running_job(), *scaling_out(2))
-        running.show(a_resource(version=1))
-        running.show_pods(worker(0), worker(1), launcher())
-        for child in running.job().objects.children.values():
-            running.show_child(child)
+        running = watching_a_running_job(*scaling_out(2))
         running.show_requests(
             replace(one, uid=Uid("request-1"), name="scaleout-request-1", spec=replace(one.spec, count=5))
         )
         assert running.seen() == []
 
     def test_one_that_is_deleted_while_it_runs_is_said(self):
-        watching = Watching(*a_running_job(), *scaling_out(2))
-        watching.show(a_resource(version=1))
-        watching.show_pods(worker(0), worker(1), launcher())
-        for child in watching.job().objects.children.values():
-            watching.show_child(child)
+        watching = watching_a_running_job(*scaling_out(2))
         assert watching.settle() == [ScaleRequestGone(uid=Uid("request-1"), reason="Deleted")]
 
 
@@ -751,6 +732,7 @@ class TestRequests:
 )
 def test_decisions_of_others_are_no_reason_to_say_anything(events: list[AnyEvent]):
     watching = watching_a_running_job()
+    assert watching.seen() == []
     for event in events:
         watching.fold(KEY, event)
     assert watching.seen() == []

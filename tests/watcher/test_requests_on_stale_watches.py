@@ -4,19 +4,14 @@ import msgspec
 
 from shared.job.events.watcher import ScaleRequestGone
 from shared.job.scaling import Request
-from tests.kit.builders import a_running_job, launcher, worker
-from tests.watcher.watching import Watching, a_request, a_resource
+from tests.watcher.watching import Watching, a_request, watching_a_running_job
 
 replace = msgspec.structs.replace
 
 
 def knowing(version: int) -> Watching:
     """A running job whose log knows a request as it was at this version; the cache shows all but that request."""
-    watching = Watching(*a_running_job(workers=2), version=1)
-    watching.show(a_resource(version=1))
-    watching.show_pods(worker(0), worker(1), launcher())
-    for child in watching.job().objects.children.values():
-        watching.show_child(child)
+    watching = watching_a_running_job(version=1)
     watching.listed(1_000)
     watching.show_requests(a_request("out", version=version, owner="uid-1"))
     watching.settle()

@@ -11,10 +11,10 @@ from shared.job.naming import Uid
 from shared.job.timers import Timer
 from shared.job.views import PodView
 from shared.job.waiting import waiting
-from tests.kit.builders import a_running_job, exited, worker
+from tests.kit.builders import exited, worker
 from tests.kit.histories import KEY
 from tests.kit.world import World
-from tests.watcher.watching import Watching, a_resource
+from tests.watcher.watching import Watching, watching_a_running_job
 
 CRASHES = {"reason": "CrashLoopBackOff", "message": "container proxy exited with 4 (Error)"}
 
@@ -27,20 +27,12 @@ def runs_again(version: int, restarts: int) -> PodView:
     return worker(1, version=version, runs_again=restarts, **CRASHES)
 
 
-def a_watched_job() -> Watching:
-    watching = Watching(*a_running_job(workers=2))
-    watching.show(a_resource(version=1))
-    watching.show_pods(*watching.job().pods.views.values())
-    watching.settle()
-    return watching
-
-
 def timers(watching: Watching) -> list[Timer]:
     return [*of_crashes(watching.job(), watching.cache)]
 
 
 def a_job_with_a_crash() -> Watching:
-    watching = a_watched_job()
+    watching = watching_a_running_job()
     watching.show_pods(crashed(90))
     assert watching.settle() == [PodsObserved(pods=(crashed(90),))]
     return watching
@@ -117,7 +109,7 @@ def test_a_history_on_hold_measures_no_time():
 
 
 def test_a_training_that_succeeded_stays_so_when_another_container_fails_the_pod():
-    watching = a_watched_job()
+    watching = watching_a_running_job()
     ended = worker(1, version=90, phase="Succeeded", exits=exited(0), ready=False, lingers=True)
     watching.show_pods(ended)
     watching.settle()
@@ -167,7 +159,7 @@ async def test_a_status_tells_of_a_crash_beside_the_training_for_ten_minutes_aft
 
 @pytest.mark.parametrize("failed", ["ErrImagePull", "RegistryUnavailable", "SignatureValidationFailed"])
 def test_the_tries_to_pull_an_image_are_recorded_once_with_their_cause(failed: str):
-    watching = a_watched_job()
+    watching = watching_a_running_job()
     cause = worker(1, version=90, phase="Pending", ready=False, reason=failed, message="not found")
     for seen in (msgspec.structs.replace(cause, version=89, reason="ImagePullBackOff", message="waits"), cause):
         watching.show_pods(seen)

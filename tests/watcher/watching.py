@@ -16,7 +16,7 @@ from shared.job.naming import NO_UID, JobKey, Uid
 from shared.job.spec import JobSpec, Problem, ScaleSpec
 from shared.job.state import Job
 from shared.job.views import ChildView, PodView
-from tests.kit.builders import a_spec, observed
+from tests.kit.builders import a_running_job, a_spec, launcher, observed, worker
 from tests.kit.histories import KEY, stored
 
 WAITING = JobKey(KEY.namespace, KEY.name, NO_UID)
@@ -145,3 +145,16 @@ class Watching:
             if len(told) == before:
                 return told
             assert len(told) < MOST_FACTS, f"the watcher repeats itself: {told[-3:]}"
+
+
+def watching_a_running_job(*more: AnyEvent, version: int = 1_000) -> Watching:
+    """A running job of two workers to which this happened since, and a cache that shows all that its log knows of it.
+
+    Of requests it shows none.
+    """
+    watching = Watching(*a_running_job(workers=2), *more, version=version)
+    watching.show(a_resource(version=1))
+    watching.show_pods(worker(0), worker(1), launcher())
+    for child in watching.job().objects.children.values():
+        watching.show_child(child)
+    return watching
