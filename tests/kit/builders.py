@@ -180,22 +180,14 @@ def a_running_job(workers: int = 2, **spec: object) -> list[AnyEvent]:
 
 
 def scale_out(
-    count: int = 2, *, request: Uid = R1, owned: bool = True, timeout: int = 60, script: bool = False, limit: int = 6
+    count: int = 2, *, request: Uid = R1, owned: bool = True, script: bool = False, limit: int = 6
 ) -> ScaleRequested:
-    spec = ScaleSpec(
-        kind="ScaleOut", job=KEY.name, count=count, timeout_seconds=timeout, script=script, backoff_limit=limit
-    )
+    spec = ScaleSpec(kind="ScaleOut", job=KEY.name, count=count, timeout_seconds=60, script=script, backoff_limit=limit)
     return _requested("ScaleOut", request, spec, owned=owned)
 
 
 def scale_in(
-    count: int | None = None,
-    *,
-    names: tuple[str, ...] = (),
-    request: Uid = R1,
-    owned: bool = True,
-    timeout: int = 60,
-    script: bool = False,
+    count: int | None = None, *, names: tuple[str, ...] = (), request: Uid = R1, script: bool = False
 ) -> ScaleRequested:
     workers, stranger = named_workers(KEY.name, names)
     spec = ScaleSpec(
@@ -204,10 +196,10 @@ def scale_in(
         count=count,
         workers=workers,
         stranger=stranger,
-        timeout_seconds=timeout,
+        timeout_seconds=60,
         script=script,
     )
-    return _requested("ScaleIn", request, spec, owned=owned)
+    return _requested("ScaleIn", request, spec, owned=True)
 
 
 def _requested(kind: ScaleKind, request: Uid, spec: ScaleSpec, *, owned: bool) -> ScaleRequested:

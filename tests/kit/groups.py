@@ -51,12 +51,12 @@ def a_running_group(size: int = 3, **spec: object) -> list[AnyEvent]:
     ]
 
 
-def growing(*indices: int, size: int = 2, request: Uid = E2, **spec: object) -> list[AnyEvent]:
-    """An edit from `size` to these more, accepted and in phase Scaling."""
+def growing(*indices: int, **spec: object) -> list[AnyEvent]:
+    """An edit from two workers to these more, accepted and in phase Scaling."""
     return [
-        *a_running_group(size, **spec),
-        sized(size + len(indices), **spec),
-        ScaleAccepted(request=request, kind="ScaleOut", added=(workers(*indices),), deadline=600, drain=0),
+        *a_running_group(2, **spec),
+        sized(2 + len(indices), **spec),
+        ScaleAccepted(request=E2, kind="ScaleOut", added=(workers(*indices),), deadline=600, drain=0),
         JobScaling(reason="ScalingStart"),
     ]
 

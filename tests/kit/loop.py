@@ -24,9 +24,7 @@ from services.watcher.core.observed import ObservedJob, ObservedNode, ObservedRe
 from services.watcher.core.questions import UNANSWERED, Answers, Presence
 from shared.cluster.objects import Taint
 from shared.eventlog import Stored
-from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import Kinds
-from shared.frameworks.scale_requests import named_workers
 from shared.frameworks.training_job import TRAININGJOB
 from shared.job.attempt import Unknown
 from shared.job.events.catalog import AnyEvent
@@ -54,11 +52,10 @@ GOING = ObservedNode(reason="SpotInterruption", taints=(Taint(key="spot", effect
 class Loop:
     """One job, its cluster, and the four deciders."""
 
-    def __init__(self, seed: int, job: JobSpec | ObservedJob, framework: Framework = TRAININGJOB) -> None:
-        """`job` is what was observed of a job of this kind; with a spec alone it is that of `KEY`."""
+    def __init__(self, seed: int, spec: JobSpec) -> None:
         self.chance = random.Random(seed)
-        self.resource: ObservedJob | None = job if isinstance(job, ObservedJob) else _observed(job)
-        self.key, self.kind = self.resource.key, framework.resource
+        self.resource: ObservedJob | None = _observed(spec)
+        self.key, self.kind = KEY, TRAININGJOB.resource
         self.history = History(self.key)
         self._checker = LogChecker()
         self.events: list[AnyEvent] = []
@@ -72,7 +69,7 @@ class Loop:
         self.ran: list[Uid] = []
         """The requests whose script ran, time after time."""
         self._claimed: set[int] = set()
-        self.cache = Cache(Kinds([framework]))
+        self.cache = Cache(Kinds([TRAININGJOB]))
         self.calm = False
         """No more trouble: nothing breaks by itself."""
         self.crashes = 0
@@ -88,14 +85,10 @@ class Loop:
     def job(self) -> Job:
         return self.history.job
 
-    def request(
-        self, kind: ScaleKind, *, count: int | None = None, names: tuple[str, ...] = (), script: bool = False
-    ) -> Uid:
+    def request(self, kind: ScaleKind, *, count: int | None = None, script: bool = False) -> Uid:
         """A user applies a scale request."""
         uid = Uid(f"request-{len(self.requests)}")
         nothing = Problem(reason="NothingToDelete", field="spec.toDelete", message="say count or podNames")
-        empty = count is None and not names
-        workers, stranger = named_workers(self.key.name, names)
         self.requests[uid] = ObservedRequest(
             kind=kind,
             namespace=self.key.namespace,
@@ -105,12 +98,8 @@ class Loop:
             created="2030-01-01T00:00:00Z",
             job=self.key.name,
             owner=Uid(""),
-            spec=None
-            if empty
-            else ScaleSpec(
-                kind=kind, job=self.key.name, count=count, workers=workers, stranger=stranger, script=script
-            ),
-            problems=(nothing,) if empty else (),
+            spec=ScaleSpec(kind=kind, job=self.key.name, count=count, script=script) if count is not None else None,
+            problems=(nothing,) if count is None else (),
         )
         return uid
 

@@ -79,13 +79,9 @@ def launcher_that(script: str) -> dict[str, Any]:
     return {"name": "main", "image": SHELL, "command": ["sh", "-c", f"trap 'exit 143' TERM; {script}"]}
 
 
-def worker_that(script: str = "sleep 1000 & wait", *, ready: str = "") -> dict[str, Any]:
-    """A worker that is a line of shell, and Ready when another one ends well; `$n` is its name in both."""
-    worker = {"name": "main", "image": SHELL, "command": ["sh", "-c", f"n=$(hostname); trap 'exit 0' TERM; {script}"]}
-    if not ready:
-        return worker
-    probe = {"exec": {"command": ["sh", "-c", f"n=$(hostname); {ready}"]}, "periodSeconds": 1, "timeoutSeconds": 10}
-    return worker | {"readinessProbe": probe}
+def worker_that(script: str = "sleep 1000 & wait") -> dict[str, Any]:
+    """A worker that is a line of shell; `$n` is its name."""
+    return {"name": "main", "image": SHELL, "command": ["sh", "-c", f"n=$(hostname); trap 'exit 0' TERM; {script}"]}
 
 
 def a_job(

@@ -53,9 +53,8 @@ def put(store: MemoryStore, objects: Sequence[dict[str, Any]]) -> str:
 class Launcher:
     """A launcher that copied the hosts files when it began, and shows the ConfigMap, too."""
 
-    def __init__(self, store: MemoryStore, hosts: str, job: str = "resnet") -> None:
+    def __init__(self, store: MemoryStore, hosts: str) -> None:
         self._store = store
-        self._job = job
         self._copied = hosts
         self.links: dict[str, str] = {}
         self.commands: list[Sequence[str]] = []
@@ -71,7 +70,7 @@ class Launcher:
         return [line.partition(":")[0] for line in text.splitlines()]
 
     def _mounted(self) -> str:
-        held = self._store.get(CONFIGMAPS, NAMESPACE, f"{self._job}-config")
+        held = self._store.get(CONFIGMAPS, NAMESPACE, "resnet-config")
         return str(held.manifest["data"]["hostfile"]) if held is not None else ""
 
     async def _run(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> Execution:
