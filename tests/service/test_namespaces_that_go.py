@@ -9,17 +9,11 @@ from shared.cluster.kinds import NAMESPACES, PODS
 from shared.frameworks.mpijob import MPIJOB
 from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.frameworks.tfjob import TFJOB
+from tests.frameworks.documents import mpi_job, pytorch_job, tf_job
 from tests.kit.world import NAMESPACE, TRAININGJOBS, World, a_training_job
+from tests.service.kubeflow import applied
 
-
-def replicas(field: str, container: str, **counts: int) -> dict[str, Any]:
-    template = {"spec": {"containers": [{"name": container, "image": "training"}]}}
-    specs = {role: {"replicas": count, "template": template} for role, count in counts.items()}
-    return {"metadata": {"name": "resnet"}, "spec": {field: specs}}
-
-
-def elastic(job: dict[str, Any]) -> dict[str, Any]:
-    return {**job, "spec": {**job["spec"], "elasticPolicy": {"minReplicas": 1, "maxReplicas": 4, "rdzvHost": "etcd"}}}
+ELASTIC = {"minReplicas": 1, "maxReplicas": 4, "rdzvHost": "etcd"}
 
 
 @pytest.mark.parametrize(
@@ -27,14 +21,10 @@ def elastic(job: dict[str, Any]) -> dict[str, Any]:
     [
         pytest.param(TRAININGJOBS, a_training_job(), "", id="TrainingJob"),
         pytest.param(TRAININGJOBS, a_training_job(), "resnet-worker-1", id="a TrainingJob that starts"),
-        pytest.param(TFJOB.resource, replicas("tfReplicaSpecs", "tensorflow", Chief=1, Worker=2), "", id="TFJob"),
-        pytest.param(
-            PYTORCHJOB.resource, replicas("pytorchReplicaSpecs", "pytorch", Master=1, Worker=2), "", id="torch"
-        ),
-        pytest.param(
-            PYTORCHJOB.resource, elastic(replicas("pytorchReplicaSpecs", "pytorch", Worker=3)), "", id="elastic torch"
-        ),
-        pytest.param(MPIJOB.resource, replicas("mpiReplicaSpecs", "mpi", Launcher=1, Worker=2), "", id="MPIJob"),
+        pytest.param(TFJOB.resource, applied(tf_job(Chief=1, Worker=2)), "", id="TFJob"),
+        pytest.param(PYTORCHJOB.resource, applied(pytorch_job()), "", id="torch"),
+        pytest.param(PYTORCHJOB.resource, applied(pytorch_job(policy=ELASTIC, Worker=3)), "", id="elastic torch"),
+        pytest.param(MPIJOB.resource, applied(mpi_job()), "", id="MPIJob"),
     ],
 )
 async def test_pods_that_go_before_their_job_fail_it_in_no_kind(
@@ -54,6 +44,6 @@ async def test_pods_that_go_before_their_job_fail_it_in_no_kind(
         world.store.delete(PODS, NAMESPACE, name)
         await world.pass_seconds(1)
     await world.pass_seconds(30)
-    world.delete(resource, "resnet")
+    world.delete(resource, job["metadata"]["name"])
     await world.until(lambda: world.count("JobGone") == 1, "the job's end")
     assert not {"JobFailed", "JobRestarting", "LauncherLost"} & {*world.types()}

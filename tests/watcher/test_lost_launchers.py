@@ -115,7 +115,9 @@ class Late:
     def __init__(self) -> None:
         self.journal, self.store = MemoryJournal(), MemoryStore()
         silence = Transient("the stream is silent")
-        self.weather = Failing(lambda call: call.plural == "trainingjobs", silence, on=False, seconds=0.1)
+        self.weather = Failing(
+            lambda call: (call.verb, call.plural) == ("watch", "trainingjobs"), silence, on=False, seconds=0.1
+        )
         self.job = self.store.create(TRAININGJOBS, NAMESPACE, a_training_job())
         uid = self.job.metadata["uid"]
         labels = {JOB_NAME: "resnet", JOB_UID: uid, JOB_ROLE: LAUNCHER, "muster.dev/attempt": "0"}
