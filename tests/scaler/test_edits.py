@@ -3,7 +3,6 @@
 import msgspec
 import pytest
 
-from services.scaler.core.effects import OwnRequest
 from services.scheduler.core.effects import DeletePod
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import (
@@ -94,11 +93,6 @@ def test_an_edit_of_something_else_changes_no_size():
 def test_an_edit_that_was_seen_twice_is_one():
     story = given(*a_running_job(workers=2), sized(4), sized(4), sized(4))
     assert list(story.job.scaling.requests) == [E2]
-
-
-def test_nothing_is_owned_because_there_is_nothing_to_own():
-    steps = given(*a_running_job(workers=2), sized(4)).steps(scaler)
-    assert not any(isinstance(step, OwnRequest) for step in steps)
 
 
 def test_an_edit_waits_its_turn():

@@ -216,13 +216,6 @@ def test_a_second_word_about_its_end_changes_nothing():
     story.then(scaler, Record(HostsPublished(version=2, members=((0, 1),), request=R1)))
 
 
-def test_a_request_without_a_script_starts_none():
-    begun = [*a_running_job(workers=2), *scaling_out(2), pods(worker(2)), published(2, 0, 1, 2, request=R1)]
-    given(*begun, hosts_file(2), pods(launcher(version=30, hosts=2))).then(
-        scaler, Record(ScaleSucceeded(request=R1, reason="ScalingOutSucceeded"))
-    )
-
-
 def test_a_script_of_a_request_that_waits_is_not_run():
     given(*OUT, scale_out(1, request=Uid("request-2"), script=True)).then(
         scaler, Record(published(2, 0, 1, 2, 3, request=R1))

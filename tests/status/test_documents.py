@@ -219,16 +219,6 @@ def test_a_lost_worker_that_is_replaced_is_not_told_as_one_that_is_not():
     assert running_message(*a_running_job(workers=3, of_workers="Always"), PodsGone(uids=(Uid("pod-1"),))) == ""
 
 
-def test_a_lost_worker_that_is_not_missed_is_not_told_while_another_comes_back():
-    running = a_running_job(workers=3, of_workers="OnFailure")
-    failed = pods(worker(2, version=40, phase="Failed", exits=exited(3)))
-    smaller = observed(a_spec(2, of_workers="OnFailure"), generation=2)
-    has_it = ScaleSucceeded(request=Uid("replicas-2"), reason="AlreadyThatSize")
-    assert running_message(*running, failed, smaller, has_it) == ""
-    deleted = PodsGone(uids=(Uid("pod-1"),))
-    assert running_message(*running, failed, smaller, has_it, deleted) == ""
-
-
 def test_times_are_whole_seconds():
     assert whole_seconds("2030-01-01T10:20:30.999Z") == "2030-01-01T10:20:30Z"
     assert whole_seconds("") is None
