@@ -37,7 +37,7 @@ from shared.process.settings import Settings
 from shared.runtime.appends import stamp
 from shared.telling.reading import as_json_text, line_of
 from shared.telling.report import report_lines
-from shared.telling.shown import summary
+from shared.telling.shown import Shown
 from shared.telling.targets import Asked, parse_target
 from shared.telling.timeline import timeline
 
@@ -237,7 +237,7 @@ def _state_at(job: Followed, sequence: int, kinds: Kinds) -> dict[str, str]:
     then = History(key_of(Subject.parse(early[0].subject)))
     for stored in early:
         then.fold(stored)
-    status = msgspec.json.format(msgspec.json.encode(summary(then.job, kinds).status)).decode()
+    status = msgspec.json.format(msgspec.json.encode(Shown.of(then, kinds).status)).decode()
     event = msgspec.json.format(line_of(early[-1]).encode()).decode()
     return {"event": event, "status": status, "state": as_json_text(then.job)}
 

@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from shared.errors import Refused
 from shared.frameworks.framework import Framework
@@ -16,7 +17,7 @@ from shared.job.naming import NO_UID, Slot
 from shared.job.policies import replacement
 from shared.job.spec import WORKER, is_device
 from shared.job.state import Job
-from shared.job.views import alive, ended
+from shared.job.views import PodView, alive, ended
 from shared.job.waiting import told
 from shared.telling.causes.links import problem_line, waits_of
 
@@ -45,55 +46,6 @@ def word_of(job: Job, kinds: Kinds) -> str:
     if framework is not None:
         return called(framework, kinds)
     return f"{job.resource.kind.lower()}.{job.resource.api_version.partition('/')[0]}" if job.resource.kind else "job"
-
-
-class Summary(msgspec.Struct, frozen=True):
-    """The fields of a job in `muster get` and in the first line of `muster why`."""
-
-    phase: str
-    """The phase in the status, which some kinds show as Restarting while pods are replaced; Pending or Refused before
-    the first, and empty for a job without problems."""
-    running: int
-    """Pods."""
-    ready: int
-    """Pods."""
-    wanted: int
-    """The wanted pods: those that exist or start, those to be replaced after a back-off, and the workers of an elastic
-    job that were lost for good."""
-    restarts: int
-    """The restarts in the status; without such a field, the new attempts and the pods replaced in this one."""
-    status: Document
-    """The status without the head; empty for an unknown kind."""
-    devices: dict[str, int]
-    """What the wanted pods request, by device, such as `nvidia.com/gpu`."""
-    devices_held: dict[str, int]
-    """What the pods request that are on nodes and have not ended."""
-
-    @property
-    def message(self) -> str:
-        """The message of the condition in the status that has the phase's name; empty without one."""
-        found = (known for known in self.status.get("conditions") or () if known.get("type") == self.phase)
-        return next((str(known.get("message") or "") for known in found), "")
-
-
-def summary(job: Job, kinds: Kinds) -> Summary:
-    """The summary of a job after the last folded event."""
-    status = _status(job, kinds)
-    framework = kinds.find(job.resource.api_version, job.resource.kind)
-    phase = framework.phase(status) if framework is not None else ""
-    there = [pod for pod in job.pods.views.values() if alive(pod) and pod.slot in job.attempt.slots]
-    wanted = _wanted(job)
-    held = Counter(pod.role for pod in job.pods.views.values() if pod.node and (pod.lingers or not ended(pod)))
-    return Summary(
-        phase=phase or job.status.phase or before_admission(job),
-        running=sum(pod.phase == "Running" for pod in there),
-        ready=sum(pod.ready and pod.phase == "Running" for pod in there),
-        wanted=wanted.total(),
-        restarts=status.get("restartCount", job.retries.restarts + job.attempt.replaced),
-        status=status,
-        devices=_devices(job, wanted),
-        devices_held=_devices(job, held),
-    )
 
 
 def _devices(job: Job, pods: Counter[str]) -> dict[str, int]:
@@ -134,38 +86,51 @@ def _wanted(job: Job) -> Counter[str]:
 class Shown(msgspec.Struct, frozen=True, rename="camel", weakref=True):
     """The output about one job; `-o json` and `-o yaml` have these fields."""
 
-    namespace: str
-    name: str
-    uid: str
-    kind: str
-    api_version: str
-    called: str
-    """The command line's word for its kind, such as `mxjob.kubeflow.org`."""
-    phase: str
-    ready: int
-    wanted: int
-    restarts: int
-    attempt: int
-    """The number of the attempt, from one."""
-    requests: int
-    requests_over: int
-    sequence: int
-    """The sequence of its last event."""
-    over: bool
-    gone: bool
-    note: str
-    status: dict[str, Any]
-    began: str
-    """When its first event was recorded."""
-    labels: dict[str, str] = {}
-    """Those of its resource; of many or long ones the first."""
-    devices: dict[str, int] = {}
-    devices_held: dict[str, int] = {}
+    namespace: Annotated[str, Meta(description="The namespace of the job.")]
+    name: Annotated[str, Meta(description="The name of the job.")]
+    uid: Annotated[
+        str, Meta(description="The uid of the job's resource; another job of the same name has another one.")
+    ]
+    kind: Annotated[str, Meta(description="The kind of the job, such as TrainingJob.")]
+    api_version: Annotated[str, Meta(description="The version of its kind.")]
+    called: Annotated[str, Meta(description="The command line's word for its kind.")]
+    phase: Annotated[str, Meta(description="The phase in its status; empty before the first.")]
+    """Some kinds show Restarting while pods are replaced; before the first Pending or Refused, if it has problems."""
+    ready: Annotated[int, Meta(description="How many of its pods are Ready.")]
+    wanted: Annotated[int, Meta(description="How many pods it wants.")]
+    """Those that exist or start, those to be replaced after a back-off, and the workers of an elastic
+    job that were lost for good."""
+    restarts: Annotated[int, Meta(description="How many restarts its status counts.")]
+    """Without such a field, the new attempts and the pods replaced in this one."""
+    attempt: Annotated[int, Meta(description="The number of the attempt, from one.")]
+    requests: Annotated[int, Meta(description="How many scale requests it had.")]
+    requests_over: Annotated[int, Meta(description="How many of them are over.")]
+    sequence: Annotated[int, Meta(description="The sequence of its last event in the log.")]
+    over: Annotated[bool, Meta(description="True once it succeeded or failed.")]
+    gone: Annotated[bool, Meta(description="True once its resource was deleted.")]
+    note: Annotated[
+        str, Meta(description="What hinders it, or how it ended, in a sentence; empty without anything to say.")
+    ]
+    status: Annotated[
+        Document, Meta(description="The status as Muster computes it from the log, in the fields of its kind.")
+    ]
+    began: Annotated[str, Meta(description="When the first event of the job was recorded.")]
+    labels: Annotated[
+        dict[str, str], Meta(description="The labels of its resource; of many or long ones the first.")
+    ] = {}
+    devices: Annotated[
+        dict[str, int], Meta(description="What its wanted pods request, by device, such as nvidia.com/gpu.")
+    ] = {}
+    devices_held: Annotated[dict[str, int], Meta(description="What its pods on nodes hold of them.")] = {}
 
     @classmethod
     def of(cls, history: History, kinds: Kinds) -> "Shown":
         job = history.job
-        short = summary(job, kinds)
+        status, wanted = _status(job, kinds), _wanted(job)
+        framework = kinds.find(job.resource.api_version, job.resource.kind)
+        phase = framework.phase(status) if framework is not None else ""
+        phase = phase or job.status.phase or before_admission(job)
+        held = Counter(pod.role for pod in job.pods.views.values() if pod.node and (pod.lingers or not ended(pod)))
         return cls(
             namespace=job.key.namespace,
             name=job.key.name,
@@ -173,26 +138,42 @@ class Shown(msgspec.Struct, frozen=True, rename="camel", weakref=True):
             kind=job.resource.kind,
             api_version=job.resource.api_version,
             called=word_of(job, kinds),
-            phase=short.phase,
-            ready=short.ready,
-            wanted=short.wanted,
-            restarts=short.restarts,
+            phase=phase,
+            ready=sum(pod.ready for pod in running_pods(job)),
+            wanted=wanted.total(),
+            restarts=status.get("restartCount", job.retries.restarts + job.attempt.replaced),
             attempt=job.attempt.number + 1,
             requests=len(job.scaling.requests),
             requests_over=sum(request.over for request in job.scaling.requests.values()),
             sequence=history.sequence,
             over=job.over,
             gone=bool(job.resource.gone),
-            note=history.held or _note(job, short),
-            status=short.status,
+            note=history.held or _note(job, phase, status),
+            status=status,
             began=history.began,
             labels=dict(job.resource.labels or ()),
-            devices=short.devices,
-            devices_held=short.devices_held,
+            devices=_devices(job, wanted),
+            devices_held=_devices(job, held),
         )
 
+    @property
+    def message(self) -> str:
+        """The message of the condition in the status that has the phase's name; empty without one."""
+        return _message(self.phase, self.status)
 
-def _note(job: Job, short: Summary) -> str:
+
+def running_pods(job: Job) -> list[PodView]:
+    """The pods of the attempt that run."""
+    views = job.pods.views.values()
+    return [pod for pod in views if alive(pod) and pod.slot in job.attempt.slots and pod.phase == "Running"]
+
+
+def _message(phase: str, status: Document) -> str:
+    found = (known for known in status.get("conditions") or () if known.get("type") == phase)
+    return next((str(known.get("message") or "") for known in found), "")
+
+
+def _note(job: Job, phase: str, status: Document) -> str:
     if job.integrity.doubt is not None:
         return job.integrity.sentence
     if job.resource.gone or job.resource.another:
@@ -202,10 +183,10 @@ def _note(job: Job, short: Summary) -> str:
     if job.resource.problems:
         word = waits_of(job.resource.problems) or ("edit refused" if job.status.phase else "refused")
         return f"{word}: {problem_line(job.resource.problems)}"
-    if short.phase in EXPLAINED or replacement.unreplaced(job):
+    if phase in EXPLAINED or replacement.unreplaced(job):
         # The statuses of some kinds have no conditions.
         known = next((known.message for known in job.status.conditions if known.type == job.status.phase), "")
-        return short.message or known
+        return _message(phase, status) or known
     wait = told(job)
     return wait.sentence if wait is not None else "; ".join(filter(None, (job.training.words, job.training.refused)))
 

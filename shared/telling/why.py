@@ -32,7 +32,7 @@ from shared.telling.causes.chains import (
 from shared.telling.causes.links import Link, People, of_at_most, waits_of
 from shared.telling.causes.walk import Also, Causes
 from shared.telling.reading import of_history
-from shared.telling.shown import Summary, summary
+from shared.telling.shown import Shown, running_pods
 from shared.telling.targets import Asked, Target, find, known_kinds
 
 
@@ -82,8 +82,8 @@ def people_of(events: Iterable[Stored]) -> People:
 def explained(causes: Causes, word: str, target: Target) -> tuple[list[str], list[Chain]]:
     """The present state and its chains of causes: of the pod or the request `word`, or of the job without one."""
     if not word:
-        short = summary(causes.job, known_kinds())
-        return _heading(causes, target, short), of_job(causes, short.phase)
+        shown = Shown.of(causes.history, known_kinds())
+        return _heading(causes, target, shown), of_job(causes, shown.phase)
     slot = None if target.is_request else slot_of(causes, word)
     if slot is not None:
         name = causes.job.pod_name(slot)
@@ -128,20 +128,20 @@ def as_lines(chains: list[Chain]) -> list[str]:
     return [msgspec.json.format(msgspec.json.encode([*found.values()])).decode()]
 
 
-def _heading(causes: Causes, target: Target, short: Summary) -> list[str]:
+def _heading(causes: Causes, target: Target, shown: Shown) -> list[str]:
     job = causes.job
     leaves = "gone; it was " if job.resource.gone else "being deleted; it is " if job.deleting else ""
     waits = "" if job.status.phase else waits_of(job.resource.problems)
-    state = leaves + (": ".join(filter(None, (short.phase, waits))) or "not taken on yet")
+    state = leaves + (": ".join(filter(None, (shown.phase, waits))) or "not taken on yet")
     works = (job.scaling.size or job.attempt.slots) and not (job.over or job.resource.gone or job.between_attempts)
-    size = f", {_working(job, short)}" if works else ""
+    size = f", {_working(job, shown.wanted)}" if works else ""
     attempt = f", attempt {job.attempt.number + 1}" if job.attempt.number else ""
     limit = of_at_most(job.spec.backoff_limit) if job.spec else ""
     counts = f"{job.retries.restarts}{limit} restarts" if limit else counted(job.retries.restarts, "restart")
     restarts = f", {counts}" if job.retries.restarts else ""
     replaced = f", {counted(job.attempt.replaced, 'pod')} replaced" if job.attempt.replaced else ""
     heading = f"{target.label} ({job.key.uid}): {state}{size}{attempt}{restarts}{replaced}"
-    heading += outlook.of_job(causes, short, target.label)
+    heading += outlook.of_job(causes, shown, target.label)
     return [heading, *_size(job), *_progress(job), *_warnings(causes, target)]
 
 
@@ -167,10 +167,10 @@ def _progress(job: Job) -> Iterator[str]:
     yield "; ".join(filter(None, said))
 
 
-def _working(job: Job, short: Summary) -> str:
+def _working(job: Job, wanted: int) -> str:
     if job.spec is None or job.spec.handling.hosts_files:
         return f"{len(job.listed_workers)} of {counted(job.scaling.size, 'worker')} in the hosts files"
-    return f"{short.running} of {counted(short.wanted, 'pod')} running"
+    return f"{len(running_pods(job))} of {counted(wanted, 'pod')} running"
 
 
 def _warnings(causes: Causes, target: Target) -> list[str]:

@@ -11,7 +11,7 @@ from shared.job.events.status import JobRestarting, JobSucceeded, JobSuspended, 
 from shared.job.events.watcher import JobDeleting, JobGone, JobObserved, PodsGone, PodsObserved, TimePassed
 from shared.job.naming import Uid
 from shared.job.views import Slots
-from shared.telling.shown import Summary, summary
+from shared.telling.shown import Shown
 from shared.telling.targets import known_kinds
 from tests.kit.builders import (
     a_created_job,
@@ -35,8 +35,8 @@ FILLED = SlotsAssigned(
 )
 
 
-def of(*events: AnyEvent) -> Summary:
-    return summary(a_history(events).job, known_kinds())
+def of(*events: AnyEvent) -> Shown:
+    return Shown.of(a_history(events), known_kinds())
 
 
 def a_job_of(kind: str, group: str = "kubeflow.org") -> list[AnyEvent]:
@@ -134,11 +134,11 @@ def test_a_new_attempt_is_a_restart():
 
 def test_a_kind_whose_status_has_no_phase_shows_that_of_the_log():
     events = a_job_of("SwarmJob", "test.muster.dev")
-    assert summary(a_history(events).job, WITH_SWARMS).phase == "Running"
+    assert Shown.of(a_history(events), WITH_SWARMS).phase == "Running"
 
 
 def test_a_kind_that_is_not_known_here_shows_what_the_log_says():
-    found = summary(a_history(a_job_of("SwarmJob", "test.muster.dev")).job, BUILT_IN)
+    found = Shown.of(a_history(a_job_of("SwarmJob", "test.muster.dev")), BUILT_IN)
     assert (found.phase, found.ready, found.wanted, found.status) == ("Running", 3, 3, {})
 
 

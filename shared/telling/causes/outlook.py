@@ -16,7 +16,7 @@ from shared.job.timing import next_due
 from shared.job.views import occupies
 from shared.job.waiting import told, waiting
 from shared.telling.causes.links import Links, at_time, awaited_by, minimum_line, problem_line, waits_for, waits_of
-from shared.telling.shown import Summary
+from shared.telling.shown import Shown
 
 _TRIES = {
     timers.RESTART: "attempt {attempt} begins {when}",
@@ -39,10 +39,10 @@ _LIMITS = {
 """What ends, if nothing else happens before; the first is told, too."""
 
 
-def of_job(causes: Links, short: Summary, label: str) -> str:
+def of_job(causes: Links, shown: Shown, label: str) -> str:
     """The cause of a job's state and what happens next, as the rest of a sentence; `label` is its KIND/NAME."""
     job = causes.job
-    why = dict.fromkeys(filter(None, _causes(causes, short)))
+    why = dict.fromkeys(filter(None, _causes(causes, shown)))
     ahead = [*_ahead(causes, next_due(job))] or [*_without_time(job, label)]
     return _rest(list(why), ahead)
 
@@ -74,7 +74,7 @@ def _said(request: Request) -> str:
     return said or (reasons.of_request(request.reason) if request.reason else "")
 
 
-def _causes(causes: Links, short: Summary) -> Iterator[str]:
+def _causes(causes: Links, shown: Shown) -> Iterator[str]:
     job = causes.job
     if job.key.uid == NO_UID:
         yield reasons.of_request("JobNotFound")
@@ -87,19 +87,19 @@ def _causes(causes: Links, short: Summary) -> Iterator[str]:
     elif not job.status.phase:
         yield problem_line(job.resource.problems) if job.resource.problems else ""
     else:
-        yield _message(causes, short)
+        yield _message(causes, shown)
         if not job.over:
-            yield from _hindrances(causes, short)
+            yield from _hindrances(causes, shown)
         elif (wait := told(job)) is not None:
             yield wait.sentence
 
 
-def _message(causes: Links, short: Summary) -> str:
+def _message(causes: Links, shown: Shown) -> str:
     """The message of the phase that the status shows."""
     job = causes.job
-    if short.phase != job.status.phase:
+    if shown.phase != job.status.phase:
         # Pods of a job that runs are replaced.
-        return short.message
+        return shown.message
     true = (known for known in job.status.conditions if known.type == job.status.phase and known.status)
     said = next((with_losses(job, known).message for known in true), "")
     if said or causes.phase is None:
@@ -112,21 +112,21 @@ def _message(causes: Links, short: Summary) -> str:
     return next((link.text for link in causes.phase.chain() if link.type == "JobObserved"), "")
 
 
-def _hindrances(causes: Links, short: Summary) -> Iterator[str]:
+def _hindrances(causes: Links, shown: Shown) -> Iterator[str]:
     """What keeps a job from what it is to be."""
     job = causes.job
     if job.resource.problems:
         problems = job.resource.problems
         yield f"its newest edit {waits_of(problems) or 'is not acted upon'}: {problem_line(problems)}"
     # What comes next names the pods of the last attempt.
-    waits, shown = waiting(job), told(job)
-    wait = waits if job.attempt.begun and not job.between_attempts else shown
+    waits, known = waiting(job), told(job)
+    wait = waits if job.attempt.begun and not job.between_attempts else known
     request = job.scaling.open_request
     if wait is not None:
         # The message of the phase that the status shows of a job whose pods are replaced tells the same.
-        sentence = wait.sentence if shown is not None else wait.message
+        sentence = wait.sentence if known is not None else wait.message
         is_told = wait.reason == reasons.BELOW_MINIMUM or (
-            short.phase != job.status.phase and sentence in short.message
+            shown.phase != job.status.phase and sentence in shown.message
         )
         yield "" if is_told else sentence
     elif waits is None and (link := waits_for(causes)) is not None:
