@@ -12,6 +12,7 @@ from shared.job.events.catalog import AnyEvent, Malformed, UnknownEvent, read_ev
 from shared.job.naming import key_of
 from shared.telling.report import Report
 from shared.telling.targets import Target
+from shared.telling.why import Cause
 
 __all__ = ["Cause", "Event", "Job", "Report"]
 
@@ -88,23 +89,6 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
             fact=_fact(stored.body, subject.type),
             body=stored.body,
         )
-
-
-class Cause(msgspec.Struct, frozen=True, kw_only=True):
-    """An event in the chain of causes of a state, the newest first."""
-
-    question: str
-    """What the chain explains, such as `why is it Running`."""
-    sequence: int
-    time: str
-    type: str
-    author: str
-    text: str
-    """The event in plain words."""
-    cause: int | None = None
-    """The sequence of the event that caused it; None for the first cause."""
-    unknown: str = ""
-    """A cause that must exist and is not in the log; empty if all are there."""
 
 
 def _fact(body: bytes, tag: str) -> AnyEvent | None:

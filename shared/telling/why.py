@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Self
 
 import msgspec
 
@@ -119,12 +119,34 @@ def line(link: Link) -> str:
     return f"{link.sequence:>6}  {when}  {link.author:<9}  {link.type:<17}  {link.text}".rstrip()
 
 
+class Cause(msgspec.Struct, frozen=True, kw_only=True):
+    """An event in the chain of causes of a state, the newest first."""
+
+    question: str
+    """What the chain explains, such as `why is it Running`."""
+    sequence: int
+    time: str
+    type: str
+    author: str
+    text: str
+    """The event in plain words."""
+    cause: int | None = None
+    """The sequence of the event that caused it; None for the first cause."""
+    unknown: str = ""
+    """A cause that must exist and is not in the log; empty if all are there."""
+
+    @classmethod
+    def of(cls, question: str, link: Link) -> Self:
+        told = {name: getattr(link, name) for name in ("sequence", "time", "type", "author", "text", "unknown")}
+        return cls(question=question, cause=link.cause.sequence if link.cause else None, **told)
+
+
 def as_lines(chains: list[Chain]) -> list[str]:
     """The links of all chains as one JSON list, each once."""
-    found: dict[int, dict[str, Any]] = {}
+    found: dict[int, Cause] = {}
     for chain in chains:
         for link in chain.links:
-            found.setdefault(id(link), {"question": chain.question} | link.as_json())
+            found.setdefault(id(link), Cause.of(chain.question, link))
     return [msgspec.json.format(msgspec.json.encode([*found.values()])).decode()]
 
 

@@ -7,7 +7,6 @@ request waits for, by the rule of `shared/job/waiting.py`.
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import msgspec
 
@@ -108,18 +107,6 @@ class Link(msgspec.Struct, frozen=True, eq=False, gc=False):
         while link is not None:
             yield link
             link = link.cause
-
-    def as_json(self) -> dict[str, Any]:
-        """The link as `muster why --json` prints it."""
-        return {
-            "sequence": self.sequence,
-            "time": self.time,
-            "type": self.type,
-            "author": self.author,
-            "text": self.text,
-            "cause": self.cause.sequence if self.cause else None,
-            "unknown": self.unknown,
-        }
 
 
 def newest(links: Iterable[Link | None]) -> Link | None:
