@@ -21,6 +21,8 @@ from muster.asking import (
 )
 from muster.following import Tell, warn
 from muster.terminal import Output, harmless, say
+from shared.cluster.answers import read_status
+from shared.cluster.decoding import ListMetadata, RawEvent
 from shared.cluster.kube import KubeCluster
 from shared.errors import Transient
 from shared.eventlog import EventLog, Stored, ignore_trouble
@@ -31,6 +33,7 @@ from shared.job.fold import Histories
 from shared.job.naming import NO_UID, JobKey, Uid, history_filters, key_archived, namespace_filters
 from shared.job.text import in_one_line
 from shared.process.settings import Settings
+from shared.telling.histories import JobHistory
 from shared.telling.reading import fold_to_end, is_seal
 from shared.telling.sealed import everything_of, row_of, shown_of
 from shared.telling.selection import GONE, Selection
@@ -68,7 +71,7 @@ class Options(msgspec.Struct, frozen=True):
     """The namespace; empty for all."""
     asked: Asked | None = None
     """The job; None for all."""
-    output: Output = Output.table
+    output: Output = "table"
     gone: bool = False
     """True to include deleted jobs."""
     watch: bool = False
@@ -104,8 +107,8 @@ class Table:
         self._where = f" in namespace {options.namespace}" if options.namespace else ""
         # kubectl shows the namespace where it shows several.
         where = () if options.namespace else ("NAMESPACE",)
-        self._columns = (*where, *(WIDE_COLUMNS if options.output is Output.wide else COLUMNS))
-        self._room = options.width if options.output is not Output.wide else 0
+        self._columns = (*where, *(WIDE_COLUMNS if options.output == "wide" else COLUMNS))
+        self._room = options.width if options.output != "wide" else 0
         self._colours = options.colours
         rows = [self._columns, *(self._cells(one) for one in shown)]
         self._widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -157,7 +160,7 @@ class Documents:
         if self._options.watch:
             return map(self.one, shown)
         plain = msgspec.to_builtins([*shown] if self._options.asked is None else shown[0])
-        if self._options.output is Output.yaml:
+        if self._options.output == "yaml":
             return [_yaml(plain)]
         return [msgspec.json.format(msgspec.json.encode(plain)).decode()]
 
@@ -165,7 +168,7 @@ class Documents:
         return one
 
     def one(self, shown: Shown) -> str:
-        if self._options.output is Output.yaml:
+        if self._options.output == "yaml":
             return f"---\n{_yaml(msgspec.to_builtins(shown))}"
         return msgspec.json.encode(shown).decode()
 
@@ -181,7 +184,7 @@ async def get(settings: Settings, options: Options, *, nats: bool = False) -> No
         source = await stack.enter_async_context(open_source(settings, nats=nats))
         await warn_of_standstill(source, options.namespace)
         async for text in await stack.enter_async_context(aclosing(texts(source, options, known_kinds()))):
-            say(text, exact=options.output is Output.json, coloured=options.colours)
+            say(text, exact=options.output == "json", coloured=options.colours)
     if options.namespace and options.asked is None and (why := await outside(settings, options.namespace)):
         warn(why)
 
@@ -213,7 +216,7 @@ async def _rendered(found: AsyncGenerator[Sequence[Shown], None], options: Optio
     selection = Selection(Question(labels=options.selector))
     async with aclosing(found):
         shown = [one for one in await anext(found) if selection.has_job(one)]
-        rows = options.output in (Output.table, Output.wide)
+        rows = options.output in ("table", "wide")
         renderer = Table(options, shown) if rows else Documents(options)
         for text in renderer.all(shown):
             yield text
@@ -251,12 +254,12 @@ async def _changes(cluster: KubeCluster, options: Options, found: "_Found") -> "
     question = msgspec.structs.replace(of, after=found.version, watch=True, bookmarks=True)
     async with aclosing(streamed(cluster, question)) as lines:
         async for line in lines:
-            change = msgspec.json.decode(line, type=_Change)
+            change = msgspec.json.decode(line, type=RawEvent)
             match change.type:
                 case "ADDED" | "MODIFIED":
-                    yield msgspec.json.decode(change.object, type=Item).job
+                    yield msgspec.json.decode(change.object, type=JobHistory).job
                 case "ERROR":
-                    said = msgspec.json.decode(change.object, type=_Said)
+                    said = read_status(change.object)
                     if said.code == EXPIRED:
                         return
                     raise Transient(said.message)
@@ -265,7 +268,8 @@ async def _changes(cluster: KubeCluster, options: Options, found: "_Found") -> "
 async def _found(cluster: KubeCluster, options: Options) -> "_Found":
     """The jobs to show, from `history.muster.dev`, those that are gone as well."""
     if options.asked:
-        item = msgspec.json.decode(await ask(cluster, Question(options.namespace, options.asked.word)), type=Item)
+        answer = await ask(cluster, Question(options.namespace, options.asked.word))
+        item = msgspec.json.decode(answer, type=JobHistory)
         return _Found([item.job], item.job.sequence, item.metadata.name)
     found = _Found([], 0, "")
     async with aclosing(_listed(cluster, options, found)) as jobs:
@@ -291,7 +295,7 @@ async def pages(cluster: KubeCluster, namespace: str, labels: str = "") -> "Asyn
         question = Question(namespace, every=True, labels=labels, limit=PAGE, go_on=go_on or "")
         page = msgspec.json.decode(await ask(cluster, question), type=Page)
         yield page
-        go_on = page.metadata.go_on
+        go_on = page.metadata.continuation
 
 
 async def _by_log(log: EventLog, options: Options, kinds: Kinds, tell: Tell) -> AsyncGenerator[Sequence[Shown], None]:
@@ -337,39 +341,11 @@ async def shown_by_log(log: EventLog, options: Options, kinds: Kinds) -> "tuple[
     return histories, shown
 
 
-class _Meta(msgspec.Struct, rename="camel"):
-    name: str = ""
-    resource_version: str = "0"
-    go_on: str = msgspec.field(default="", name="continue")
-
-
-class Item(msgspec.Struct, rename="camel"):
-    """A history as `history.muster.dev` shows it."""
-
-    metadata: _Meta
-    job: Shown
-    last_event_time: str
-
-
 class Page(msgspec.Struct):
     """Some histories of a list."""
 
-    metadata: _Meta
-    items: list[Item]
-
-
-class _Change(msgspec.Struct):
-    """A line of a watch."""
-
-    type: str
-    object: msgspec.Raw
-
-
-class _Said(msgspec.Struct):
-    """The Status with which a watch ends."""
-
-    message: str = ""
-    code: int = 0
+    metadata: ListMetadata
+    items: list[JobHistory]
 
 
 class _Found(msgspec.Struct):

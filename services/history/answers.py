@@ -21,7 +21,7 @@ import msgspec
 from msgspec.structs import replace
 
 from services.history import documents
-from services.history.documents import Kept, Row
+from services.history.documents import Row
 from services.history.pages import page_of
 from services.history.view import COME_AGAIN_SECONDS, View
 from shared.errors import Refused, Transient, Trouble
@@ -33,6 +33,7 @@ from shared.history_api import NDJSON, Question, Share, path_of, query_of, words
 from shared.job.fold import Histories
 from shared.job.naming import JobKey, Uid, namespace_filters
 from shared.runtime.appends import stamp
+from shared.telling.histories import JobHistory
 from shared.telling.reading import (
     fold_to_end,
     found_subjects,
@@ -363,8 +364,6 @@ class Fold:
         self.events: list[Stored] = []
         self.subjects: tuple[str, ...] = ()
         """The filters of the events."""
-        self.began: dict[JobKey, str] = {}
-        """When that was recorded."""
         self._keep = keep
         self._people = people
         self._bytes = 0
@@ -373,7 +372,7 @@ class Fold:
         """Fold anew, with the events of the archive that the log lacks."""
         if older:
             known, self._bytes = [*self.events], 0
-            self.histories, self.events, self.began = Histories(), [], {}
+            self.histories, self.events = Histories(), []
             for stored in together(older, known):
                 self.fold(stored)
 
@@ -384,9 +383,8 @@ class Fold:
             if self._keep:
                 self.events.append(stored)
             return
-        if (history := self.histories.fold(stored)) is None:
+        if self.histories.fold(stored) is None:
             return
-        self.began.setdefault(history.job.key, stored.time)
         if self._keep:
             self._bytes += len(stored.body)
             self.events.append(stored)
@@ -476,13 +474,13 @@ def _chosen(merged: Iterator[Row], selected: Callable[[Row], bool], limit: int) 
 def _listed(shown: list[bytes], metadata: documents.Json, question: Question, as_table: bool) -> Answer:
     if not as_table:
         return Answer(documents.listed(shown, metadata) + b"\n")
-    return _json(documents.table([Kept.read(each) for each in shown], metadata, question.include))
+    return _json(documents.table([_read(each) for each in shown], metadata, question.include))
 
 
 def _document(row: Row, question: Question, as_table: bool) -> Answer:
     if not as_table:
         return Answer(row.document + b"\n")
-    return _json(documents.table([Kept.read(row.document)], documents.metadata_of(row.sequence), question.include))
+    return _json(documents.table([_read(row.document)], documents.metadata_of(row.sequence), question.include))
 
 
 def _render(question: Question, asked: Asked | None, fold: Fold, kinds: Kinds, as_table: bool) -> Answer:
@@ -501,49 +499,33 @@ def _render(question: Question, asked: Asked | None, fold: Fold, kinds: Kinds, a
             later = (stored for stored in mine if stored.sequence > question.after)
             return _text(map(line_of, later), NDJSON)
         case "at":
-            return _text([state_after(history.job.key, up_to(_moment(question.at), mine))], "application/json")
+            return _text([state_after(history.job.key, up_to(until(question.at), mine))], "application/json")
         case "report":
-            begin = _begin(question.since)
-            since = stamp(begin) if begin is not None else ""
+            since = stamp(_begin(question.since)) if question.since else ""
             found = reported(history, mine, kinds, until=stamp(datetime.now(UTC)), since=since)
             report = report_lines(found, as_json=not question.text)
             return _text(report, "text/plain" if question.text else "application/json")
-    kept = Kept(Shown.of(history, kinds), history.time, fold.began[history.job.key])
-    as_row = documents.table([kept], documents.metadata_of(kept.shown.sequence), question.include)
-    return _json(as_row if as_table else kept.document)
+    kept = JobHistory.of(Shown.of(history, kinds), history.time)
+    as_row = documents.table([kept], documents.metadata_of(kept.job.sequence), question.include)
+    return _json(as_row if as_table else kept)
 
 
-def _begin(words: str) -> datetime | None:
-    """The time of `since`; None without one.  Raises `Refused` for words that are none."""
-    try:
-        return (
-            moment_of(words, f"since {words[:64]!r} is no time; say for example 2030-01-31T12:00:00Z")
-            if words
-            else None
-        )
-    except ValueError as error:
-        raise Refused(str(error), reason="Invalid") from error
+def _begin(words: str) -> datetime:
+    return moment_of(words, f"since {words[:64]!r} is no time; say for example 2030-01-31T12:00:00Z")
 
 
 def _since(words: str) -> Callable[[str], bool]:
-    """A predicate for times from this one on.  Raises as `_begin`."""
-    if (begin := _begin(words)) is None:
+    """A predicate for times from this one on, if one is given.  Raises `Refused` for words that are none."""
+    if not words:
         return lambda _: True
+    begin = _begin(words)
 
     def late(time: str) -> bool:
-        try:
+        with suppress(Refused):
             return moment_of(time, "no time") >= begin
-        except ValueError:
-            return False
+        return False
 
     return late
-
-
-def _moment(at: str) -> Callable[[Stored], bool]:
-    try:
-        return until(at)
-    except ValueError as error:
-        raise Refused(str(error), reason="Invalid") from error
 
 
 def asked_for(name: str, kinds: Kinds) -> Asked:
@@ -557,7 +539,11 @@ def asked_for(name: str, kinds: Kinds) -> Asked:
     raise Refused(words, reason="NotFound")
 
 
-def _json(document: documents.Json) -> Answer:
+def _read(document: bytes) -> JobHistory:
+    return msgspec.json.decode(document, type=JobHistory)
+
+
+def _json(document: JobHistory | documents.Json) -> Answer:
     return Answer(msgspec.json.encode(document) + b"\n")
 
 

@@ -15,11 +15,12 @@ from contextlib import aclosing
 import msgspec
 import structlog
 
-from services.history.documents import Kept, Row
+from services.history.documents import Row
 from shared.errors import Refused, Transient, Trouble
 from shared.eventlog import EventLog
 from shared.eventlog.parts import Part
 from shared.job.naming import JobKey, Uid
+from shared.telling.histories import JobHistory
 from shared.telling.sealed import row_of, shown_of
 from shared.telling.selection import as_text
 
@@ -171,5 +172,5 @@ class Archived:
         for (line,) in self._table.execute("SELECT line FROM history WHERE at = ?", (row.archived,)):
             known = row_of(zlib.decompressobj(zdict=self._like).decompress(line))
             assert known is not None, "it was read when it came"
-            return msgspec.json.encode(Kept(shown_of(known), known.time, known.began).document)
+            return msgspec.json.encode(JobHistory.of(shown_of(known), known.time))
         return b""

@@ -4,15 +4,15 @@ The schema of a job is that of `muster get -o json`.
 """
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
 from shared.history_api import API_VERSION, GROUP, KIND, PARTS, PLURAL, ROOT, VERSION
-from shared.job.naming import JobKey, Uid
+from shared.job.naming import JobKey
 from shared.release import this_release
-from shared.telling.selection import LABELS, Selection, from_text, labels_of
+from shared.telling.histories import JobHistory, Metadata
+from shared.telling.selection import Selection, from_text, labels_of
 from shared.telling.shown import Shown, cells
 
 Json = dict[str, Any]
@@ -23,52 +23,6 @@ GVK = "x-kubernetes-group-version-kind"
 _OBJECT, _LIST, _JOB = (f"dev.muster.history.{VERSION}.{name}" for name in (KIND, f"{KIND}List", "Job"))
 _META = "dev.muster.history.v1.Metadata"
 _INFO = {"title": "Muster's history of jobs", "version": this_release()}
-
-
-class Kept(msgspec.Struct, frozen=True):
-    """One job as the API shows it."""
-
-    shown: Shown
-    time: str
-    """When its last event was recorded."""
-    began: str
-    """When its first event was recorded."""
-
-    @classmethod
-    def read(cls, document: bytes) -> Self:
-        """That of a document."""
-        known = msgspec.json.decode(document, type=_Document)
-        return cls(known.job, known.last_event_time, known.metadata.creation_timestamp or "")
-
-    @property
-    def name(self) -> str:
-        return f"{self.shown.called}.{self.shown.name}"
-
-    @property
-    def key(self) -> JobKey:
-        return JobKey(self.shown.namespace, self.shown.name, Uid(self.shown.uid))
-
-    @property
-    def labels(self) -> dict[str, str]:
-        shown = self.shown
-        return labels_of(shown.name, shown.kind, shown.phase, shown.labels, gone=shown.gone)
-
-    @property
-    def metadata(self) -> Json:
-        named = {"name": self.name, "namespace": self.shown.namespace, "uid": self.shown.uid}
-        version = {"resourceVersion": str(self.shown.sequence), "creationTimestamp": _whole_seconds(self.began)}
-        return {**named, **version, "labels": self.labels}
-
-    @property
-    def document(self) -> Json:
-        """The object; `job` is what `muster get -o json` prints."""
-        return {
-            "apiVersion": API_VERSION,
-            "kind": KIND,
-            "metadata": self.metadata,
-            "lastEventTime": self.time,
-            "job": msgspec.to_builtins(self.shown),
-        }
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -103,16 +57,6 @@ class Row(msgspec.Struct, frozen=True):
         return selection.has(self.place[1], self.place[0], labels)
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
-    creation_timestamp: str | None = None
-
-
-class _Document(msgspec.Struct, rename="camel"):
-    metadata: _Metadata
-    last_event_time: str
-    job: Shown
-
-
 def listed(found: Sequence[bytes], metadata: Json) -> bytes:
     """The list of these documents, as JSON."""
     return msgspec.json.encode(
@@ -131,13 +75,14 @@ def metadata_of(version: int, go_on: str = "", remaining: int = 0) -> Json:
     return {"resourceVersion": str(version), **more}
 
 
-def table(found: Sequence[Kept], metadata: Json, include: str = "") -> Json:
+def table(found: Sequence[JobHistory], metadata: Json, include: str = "") -> Json:
     """The rows that `kubectl get` prints; a namespace is printed by kubectl.  `include` is one of `INCLUDED`."""
     named = [("NAME", 0), ("PHASE", 0), ("READY", 0), ("RESTARTS", 0), ("LAST EVENT", 0), *((each, 1) for each in WIDE)]
     columns = [*named, ("NOTE", 0)]
     rows = []
     for each in found:
-        known = {**cells(each.shown), "NAME": each.name, "LAST EVENT": each.time[:19] + "Z", "NOTE": each.shown.note}
+        known = {**cells(each.job), "NAME": each.metadata.name, "NOTE": each.job.note}
+        known["LAST EVENT"] = each.last_event_time[:19] + "Z"
         rows.append({"cells": [known[name] for name, _ in columns], "object": _included(each, include)})
     return {
         "apiVersion": "meta.k8s.io/v1",
@@ -152,30 +97,22 @@ def table(found: Sequence[Kept], metadata: Json, include: str = "") -> Json:
     }
 
 
-def _whole_seconds(time: str) -> str | None:
-    """The time as Kubernetes has it; None for an event without one, which an administrator planted."""
-    try:
-        return f"{datetime.fromisoformat(time).astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
-    except ValueError:
-        return None
-
-
-def _included(kept: Kept, include: str) -> Json | None:
+def _included(history: JobHistory, include: str) -> JobHistory | Json | None:
     match include:
         case "None":
             return None
         case "Object":
-            return kept.document
+            return history
         case _:
-            return {"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": kept.metadata}
+            return {"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": history.metadata}
 
 
 def framed(what: str, document: bytes, *, as_table: bool, include: str = "") -> bytes:
     """A change of a history as a watch tells it."""
     if not as_table:
         return _frame(what, msgspec.Raw(document))
-    kept = Kept.read(document)
-    return _frame(what, table([kept], metadata_of(kept.shown.sequence), include))
+    history = msgspec.json.decode(document, type=JobHistory)
+    return _frame(what, table([history], metadata_of(history.job.sequence), include))
 
 
 def bookmark(version: int, *, as_table: bool) -> bytes:
@@ -208,33 +145,6 @@ def status(code: int, reason: str, message: str, *, name: str = "", retry_after:
         "details": details,
         "code": code,
     }
-
-
-FIELDS = {
-    "namespace": "The namespace of the job.",
-    "name": "The name of the job.",
-    "uid": "The uid of the job's resource; another job of the same name has another one.",
-    "kind": "The kind of the job, such as TrainingJob.",
-    "apiVersion": "The version of its kind.",
-    "called": "The command line's word for its kind.",
-    "phase": "The phase in its status; empty before the first.",
-    "ready": "How many of its pods are Ready.",
-    "wanted": "How many pods it wants.",
-    "restarts": "How many restarts its status counts.",
-    "attempt": "The number of the attempt, from one.",
-    "requests": "How many scale requests it had.",
-    "requestsOver": "How many of them are over.",
-    "sequence": "The sequence of its last event in the log.",
-    "over": "True once it succeeded or failed.",
-    "gone": "True once its resource was deleted.",
-    "began": "When the first event of the job was recorded.",
-    "labels": "The labels of its resource; of many or long ones the first.",
-    "devices": "What its wanted pods request, by device, such as nvidia.com/gpu.",
-    "devicesHeld": "What its pods on nodes hold of them.",
-    "note": "What hinders it, or how it ended, in a sentence; empty without anything to say.",
-    "status": "The status as Muster computes it from the log, in the fields of its kind.",
-}
-"""The fields of `job` in words."""
 
 
 def described(path: str) -> Json | None:
@@ -292,18 +202,6 @@ def _schemas(place: str) -> Json:
     kind = {"type": "string", "description": "The kind of the document."}
     version = {"type": "string", "description": f"The version of the API, {API_VERSION}."}
     text = {"type": "string"}
-    metadata = {
-        "name": {**text, "description": "KIND.NAME, as `muster` calls the job: trainingjob.resnet."},
-        "namespace": {**text, "description": "The namespace of the job."},
-        "uid": {**text, "description": "The uid of the job's resource."},
-        "resourceVersion": {**text, "description": "The sequence of the job's last event in the log."},
-        "creationTimestamp": {**text, "format": "date-time", "description": "When its first event was recorded."},
-        "labels": {
-            "type": "object",
-            "additionalProperties": text,
-            "description": f"Those of the job, and {', '.join(LABELS)}.",
-        },
-    }
     history = {
         "apiVersion": version,
         "kind": kind,
@@ -317,8 +215,8 @@ def _schemas(place: str) -> Json:
     return {
         _OBJECT: _named(KIND) | {"type": "object", "description": described, "properties": history},
         _LIST: _named(f"{KIND}List") | {"type": "object", "description": "Histories.", "properties": found},
-        _META: {"type": "object", "description": "The name of the history.", "properties": metadata},
-        _JOB: {"type": "object", "description": "What `muster get -o json` prints.", "properties": _job()},
+        _META: {"type": "object", "description": "The name of the history.", "properties": _properties(Metadata)},
+        _JOB: {"type": "object", "description": "What `muster get -o json` prints.", "properties": _properties(Shown)},
     }
 
 
@@ -326,8 +224,9 @@ def _named(kind: str) -> Json:
     return {GVK: [{"group": GROUP, "version": VERSION, "kind": kind}]}
 
 
-def _job() -> Json:
-    """The fields of a job, as `Shown` has them."""
-    _, parts = msgspec.json.schema_components([Shown])
-    properties: Json = parts["Shown"]["properties"]
-    return {name: {**schema, "description": FIELDS[name]} for name, schema in properties.items()}
+def _properties(shape: type[msgspec.Struct]) -> Json:
+    """The fields of an object."""
+    _, parts = msgspec.json.schema_components([shape])
+    properties: Json = parts[shape.__name__]["properties"]
+    # OpenAPI 2 has no type for what may be null.
+    return {name: {key: each for key, each in schema.items() if key != "anyOf"} for name, schema in properties.items()}

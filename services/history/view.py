@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from services.history.archived import Archived
-from services.history.documents import Kept, Row
+from services.history.documents import Row
 from shared.errors import Refused, Transient, Trouble
 from shared.eventlog import EventLog, Stored
 from shared.eventlog.retry import backoff
@@ -25,6 +25,7 @@ from shared.job.events.catalog import for_people
 from shared.job.fold import History
 from shared.job.naming import NO_UID, JobKey, Uid, key_of
 from shared.runtime.queue import Slice
+from shared.telling.histories import JobHistory
 from shared.telling.reading import is_seal
 from shared.telling.selection import as_text
 from shared.telling.shown import Shown
@@ -262,11 +263,11 @@ class View:
 
     def _row(self, folded: _Folded) -> Row:
         history = folded.unpacked()
-        kept = Kept(Shown.of(history, self._kinds), history.time, history.began)
-        shown = kept.shown
+        shown = Shown.of(history, self._kinds)
+        document = JobHistory.of(shown, history.time)
         return Row(
             key=folded.key,
-            place=(folded.key.namespace, kept.name),
+            place=(folded.key.namespace, document.metadata.name),
             of=(shown.api_version.partition("/")[0], shown.kind),
             first=folded.first,
             sequence=history.sequence,
@@ -274,7 +275,7 @@ class View:
             phase=shown.phase,
             own=as_text(shown.labels),
             gone=shown.gone,
-            document=msgspec.json.encode(kept.document),
+            document=msgspec.json.encode(document),
         )
 
     def _seal(self, folded: _Folded) -> None:

@@ -129,27 +129,26 @@ def _prefixes(key: JobKey) -> frozenset[str]:
 def until(at: str) -> Callable[[Stored], bool]:
     """A predicate for events up to a sequence or a time; an event without a time that can be read is not early.
 
-    Raises `ValueError` for words that are neither.
+    Raises `Refused` for words that are neither.
     """
     if (sequence := whole_number(at)) is not None:
         return lambda stored: stored.sequence <= sequence
     moment = moment_of(at, f"--at {at!r} is neither a sequence (306) nor a time (2030-01-31T12:00:00Z)")
 
     def early(stored: Stored) -> bool:
-        try:
+        with suppress(Refused):
             return moment_of(stored.time, "no time") <= moment
-        except ValueError:
-            return False
+        return False
 
     return early
 
 
 def moment_of(words: str, otherwise: str) -> datetime:
-    """A time in RFC 3339; one without a zone is UTC, as histories print it.  Raises `ValueError` with these words."""
+    """A time in RFC 3339; one without a zone is UTC, as histories print it.  Raises `Refused` with these words."""
     try:
         moment = datetime.fromisoformat(words)
     except ValueError as error:
-        raise ValueError(otherwise) from error
+        raise Refused(otherwise, reason="Invalid") from error
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 

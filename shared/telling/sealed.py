@@ -280,7 +280,7 @@ async def newest_of(log: EventLog, asked: Asked, namespace: str, uid: str) -> Pa
 
 def _a_day_before(row: Row | None) -> str:
     """The begin of a job by the clock of its service, which the server's may differ from; empty if it is not known."""
-    with suppress(ValueError, OverflowError):
+    with suppress(Refused, OverflowError):
         begin = moment_of(row.began if row is not None else "", "no time") - timedelta(days=1)
         return begin.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return ""

@@ -91,7 +91,7 @@ OTHER_WORDS = {
     },
     "answers and documents of the aggregated API": {
         *(
-            *("HistoryMusterDev", "Object", "Shown"),
+            *("HistoryMusterDev", "Object"),
             "APIResourceList",
             "Accept",
             "Ambiguous",
