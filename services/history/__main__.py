@@ -4,22 +4,21 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import msgspec
 import structlog
 
 from services.history.answers import Answers
 from services.history.core import AUTHENTICATION, Trust
 from services.history.probes import STREAMS, WAITING, HistoryFigures
 from services.history.server import Access, Server
+from shared.cluster.decoding import read_answer
 from shared.cluster.kube import KubeCluster
-from shared.errors import Transient
+from shared.cluster.objects import ConfigMap
 from shared.eventlog.account import HISTORY
 from shared.installation import plugins
 from shared.process.kept_connection import KeptConnection
 from shared.process.main import freeze_after, run_process
 from shared.process.serving import Certificate, forever, meanwhile
 from shared.process.settings import HttpsPort, Settings
-from shared.untrusted import MALFORMED
 
 log = structlog.get_logger()
 
@@ -55,10 +54,6 @@ async def serving(settings: Settings) -> AsyncIterator[int]:
         await cluster.close()
 
 
-class _ConfigMap(msgspec.Struct):
-    data: dict[str, str] = msgspec.field(default_factory=dict)
-
-
 class FrontProxy(Certificate):
     """The authority of the front proxy, beside the server's own certificate."""
 
@@ -72,10 +67,7 @@ class FrontProxy(Certificate):
         what = f"read the front proxy's authority in the ConfigMap {AUTHENTICATION}"
         namespace, _, name = AUTHENTICATION.partition("/")
         answer = await self._cluster.ask(f"/api/v1/namespaces/{namespace}/configmaps/{name}", what=what)
-        try:
-            trust = Trust.read(msgspec.json.decode(answer.body, type=_ConfigMap).data)
-        except MALFORMED as error:
-            raise Transient(f"{what}: {error}") from error
+        trust = Trust.read(read_answer(ConfigMap, answer.body, what).data or {})
         found = trust, await super().read()
         self.trust = trust
         return found

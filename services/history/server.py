@@ -22,16 +22,16 @@ from services.history.documents import Json
 from services.history.probes import HistoryFigures
 from services.history.streams import STREAMS, WATCHES, Progress, Streams
 from services.history.view import COME_AGAIN_SECONDS, Folding
+from shared.cluster.decoding import read_answer
 from shared.cluster.examination import Review
 from shared.cluster.kube import KubeCluster
 from shared.cluster.verdicts import Verdicts
-from shared.errors import Refused, Transient, Trouble
+from shared.errors import Refused, Trouble
 from shared.flow import Shares, Turns
 from shared.history_api import GROUP, NDJSON, PEOPLE, PLURAL, ROOT, VERSION, WHOLE, Question, parse, path_of, with_query
 from shared.process.bounds import Budget
 from shared.process.http import common_name, know, send, write
 from shared.process.serving import Certificate, listening
-from shared.untrusted import MALFORMED
 
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
@@ -67,10 +67,7 @@ class Access:
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
         async with self._turns.turn(*person.share):
             answer = await self._cluster.ask(REVIEWS, what=what, review=review)
-        try:
-            return msgspec.json.decode(answer.body, type=Review).status.allowed
-        except MALFORMED as error:
-            raise Transient(f"{what}: {error}") from error
+        return read_answer(Review, answer.body, what).status.allowed
 
 
 EVENTS_SECONDS = 50.0
