@@ -97,11 +97,11 @@ def request_of(events: Sequence[CloudEvent], form: Format, *, batch: bool) -> Se
     ids = [event.attributes["id"] for event in events]
     unique = _fit(ids[0] if len(ids) == 1 else f"{ids[0]}:{ids[-1]}")
     media, headers = "application/json", dict[str, str]()
-    if form is Format.slack:
+    if form == "slack":
         body = msgspec.json.encode({"text": "\n".join(event.line for event in events)})
     elif batch:
         media, body = "application/cloudevents-batch+json", msgspec.json.encode([each.structured for each in events])
-    elif form is Format.structured:
+    elif form == "structured":
         media, body = "application/cloudevents+json", msgspec.json.encode(events[0].structured)
     else:
         headers = {f"ce-{name}": _fit(value) for name, value in events[0].attributes.items()}

@@ -9,10 +9,11 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
-from typing import TextIO
+from typing import Literal, TextIO
 
 import typer
+
+from shared.errors import Refused
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 """Control characters but for tabs and ends of lines, and those that turn the direction of a text around."""
@@ -50,12 +51,12 @@ def fail(message: str) -> typer.Exit:
 
 
 @contextmanager
-def wrong_usage() -> Iterator[None]:
-    """A `ValueError` becomes exit code 2, with its words as the line on standard error."""
+def wrong_usage(hint: str | None = None) -> Iterator[None]:
+    """What is refused here is exit code 2, with its words as the line on standard error, of the option `hint`."""
     try:
         yield
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
+    except (Refused, ValueError) as error:
+        raise typer.BadParameter(str(error), param_hint=hint) from error
 
 
 def harmless(text: str) -> str:
@@ -63,18 +64,8 @@ def harmless(text: str) -> str:
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-class Output(StrEnum):
-    """The formats of `muster get`."""
+Output = Literal["table", "wide", "json", "yaml"]
+"""The formats of `muster get`."""
 
-    table = "table"
-    wide = "wide"
-    json = "json"
-    yaml = "yaml"
-
-
-class Format(StrEnum):
-    """The forms of a request of `muster forward`."""
-
-    binary = "binary"
-    structured = "structured"
-    slack = "slack"
+Format = Literal["binary", "structured", "slack"]
+"""The forms of a request of `muster forward`."""

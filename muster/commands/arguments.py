@@ -5,13 +5,13 @@ import functools
 import inspect
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast, get_type_hints
 
 import typer
 
-from muster.terminal import fail
+from muster.terminal import fail, wrong_usage
 from shared.errors import Refused
 
 if TYPE_CHECKING:
@@ -40,15 +40,6 @@ def settings() -> "Settings":
 def in_namespace(namespace: str | None) -> "Settings":
     """The settings of the environment, of an installation for this namespace if one is given."""
     return settings() if namespace is None else settings().model_copy(update={"namespace": namespace})
-
-
-@contextmanager
-def wrong_usage(hint: str | None = None) -> Iterator[None]:
-    """What is refused here is wrong usage, of the option `hint` if it is given."""
-    try:
-        yield
-    except Refused as refusal:
-        raise typer.BadParameter(str(refusal), param_hint=hint) from refusal
 
 
 def named(text: str) -> "Asked":

@@ -14,9 +14,8 @@ from muster.commands.arguments import (
     running,
     settings,
     with_options,
-    wrong_usage,
 )
-from muster.terminal import Format
+from muster.terminal import Format, wrong_usage
 
 LONGEST_SECONDS = 300.0
 subscriber = typer.Typer(
@@ -69,7 +68,7 @@ class ForwardOptions(NamedTuple):
 
     @property
     def mode(self) -> Format:
-        return self.form or (Format.structured if self.batch > 1 else Format.binary)
+        return self.form or ("structured" if self.batch > 1 else "binary")
 
 
 @with_options
@@ -107,7 +106,7 @@ def forward(options: ForwardOptions) -> None:
     for phase in options.phases or ():
         if phase not in PHASES:
             raise typer.BadParameter(f"{phase} is no phase; say one of {', '.join(PHASES)}")
-    if options.batch > 1 and options.form is Format.binary:
+    if options.batch > 1 and options.form == "binary":
         raise typer.BadParameter("a batch has no binary mode; leave --format out")
     with wrong_usage():
         must_be_names(*(options.namespaces or ()), options.name)

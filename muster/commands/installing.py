@@ -2,25 +2,17 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
-from muster.commands.arguments import in_namespace, running, settings, with_options, wrong_usage
-from muster.terminal import fail, say
-
-
-class Nats(StrEnum):
-    """The NATS server of `muster run`."""
-
-    given = "given"
-    embedded = "embedded"
+from muster.commands.arguments import in_namespace, running, settings, with_options
+from muster.terminal import fail, say, wrong_usage
 
 
 def run(
-    nats: Annotated[Nats, typer.Option(help="NATS_URL's server, or an embedded one")] = Nats.given,
+    nats: Annotated[Literal["given", "embedded"], typer.Option(help="NATS_URL's server, or an embedded one")] = "given",
     data: Annotated[Path, typer.Option(help="folder of the embedded server's store")] = Path(".muster"),
     namespace: Annotated[str | None, typer.Option("--namespace", "-n", help="only this namespace")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="wait for missing servers and rights, as in a pod")] = False,
@@ -31,7 +23,7 @@ def run(
     from shared.process.main import until_stopped
 
     chosen = in_namespace(namespace)
-    folder = data if nats is Nats.embedded else None
+    folder = data if nats == "embedded" else None
     running(lambda: until_stopped(run_all(chosen, folder, wait=wait)))
 
 
@@ -222,31 +214,26 @@ if TYPE_CHECKING:
     from muster.stack import Host
 
 
-class ClusterKind(StrEnum):
-    """The cluster that the demo runs on."""
-
-    embedded = "embedded"
-    real = "real"
-    k3s = "k3s"
-    current = "current"
+ClusterKind = Literal["embedded", "real", "k3s", "current"]
+"""The cluster that the demo runs on."""
 
 
 def hosts(kind: ClusterKind) -> "Callable[..., Host]":
     """The class of a cluster of this kind."""
     match kind:
-        case ClusterKind.embedded:
+        case "embedded":
             from devcluster.cluster import Devcluster
 
             return Devcluster
-        case ClusterKind.real:
+        case "real":
             from devcluster.controlplane import ControlPlane
 
             return ControlPlane
-        case ClusterKind.k3s:
+        case "k3s":
             from muster.borrowed import K3sCluster
 
             return K3sCluster
-        case ClusterKind.current:
+        case "current":
             from muster.borrowed import BorrowedCluster
 
             return BorrowedCluster
@@ -260,7 +247,7 @@ def demo(
             help="the cluster: the embedded one; the real control plane, which needs `make binaries`; K3s, which needs "
             "Docker; or the cluster that kubectl uses here, which is left as it was found"
         ),
-    ] = ClusterKind.embedded,
+    ] = "embedded",
     image: Annotated[
         str | None,
         typer.Option(help="the pods' image in the current cluster, built from examples/digits/Containerfile"),

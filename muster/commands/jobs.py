@@ -23,9 +23,8 @@ from muster.commands.arguments import (
     on_cluster,
     running,
     settings,
-    wrong_usage,
 )
-from muster.terminal import Output
+from muster.terminal import Output, wrong_usage
 
 if TYPE_CHECKING:
     from muster.following import Change
@@ -57,7 +56,7 @@ def get(
     gone: Annotated[bool, typer.Option("--gone", help="also jobs whose resource is gone")] = False,
     output: Annotated[
         Output, typer.Option("--output", "-o", help="more columns, or all that is known as JSON or YAML")
-    ] = Output.table,
+    ] = "table",
     watch: Annotated[
         bool, typer.Option("--watch", "-w", help="go on with a line for each change, until Ctrl-C")
     ] = False,
@@ -81,8 +80,8 @@ def get(
         raise typer.BadParameter("-l chooses among jobs; leave KIND/NAME out")
     with wrong_usage("--selector"):
         labels(selector)
-    output = Output.json if as_json else output
-    colours = output in (Output.table, Output.wide) and terminal.has_colours()
+    output = "json" if as_json else output
+    colours = output in ("table", "wide") and terminal.has_colours()
     options = Options(
         "" if everywhere else namespace,
         asked=asked,

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from muster import usage
 from muster.get import Options, shown_by_log
-from muster.terminal import Output
 from services.history import answers as answering
 from services.history import archived as archiving
 from services.history.answers import Answers
@@ -93,7 +92,7 @@ async def test_a_list_has_what_left_the_log_once_and_in_order(asked: Answers, na
     assert await listed(asked, Question(namespace, limit=limit)) == newest
     every = sorted([*newest, ("b", "u-1"), ("d", "u-1")])
     if not limit:
-        options = Options(namespace, gone=True, output=Output.json)
+        options = Options(namespace, gone=True, output="json")
         shown = await shown_by_log(await asked.log(), options, BUILT_IN)
         assert [(one.name, one.uid) for one in shown[1]] == every
     assert await listed(asked, Question(namespace, limit=limit, every=True)) == every
@@ -129,7 +128,7 @@ async def test_a_row_and_an_object_of_the_archive_are_as_those_of_the_log(asked:
 
 
 async def test_a_job_that_left_the_log_is_shown_by_its_name(asked: Answers, namespace: str):
-    options = Options(namespace, parse_target("trainingjob/e", BUILT_IN), output=Output.json)
+    options = Options(namespace, parse_target("trainingjob/e", BUILT_IN), output="json")
     _, [shown] = await shown_by_log(await asked.log(), options, BUILT_IN)
     whole = json.loads((await asked.answer(Question(namespace, "trainingjob.e"))).body)
     assert msgspec.to_builtins(shown) == whole["job"]

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from muster.asking import answer, report_of
 from muster.get import Options, texts
 from muster.history import Part, job_events, lines
-from muster.terminal import Output
 from services.history import answers
 from services.history.answers import Answer, Answers
 from shared.errors import Refused, Transient
@@ -77,7 +76,7 @@ async def test_its_words_are_those_of_the_command_line(log: Log):
     known = job_events(reader(log), ASKED, "team-a")
     *_, state = [line async for line in lines(known, Part(at="4"), lambda e: e.sequence <= 4)]
     assert await told(log, ask(part="at", at="4")) == f"{state}\n"
-    options = Options("team-a", asked=ASKED, output=Output.json)
+    options = Options("team-a", asked=ASKED, output="json")
     [shown] = [text async for text in texts(reader(log), options, known_kinds())]
     assert json.loads(await told(log, RESNET))["job"] == json.loads(shown)
 

@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 
 from muster.commands import application
 from muster.get import Options, age, shown_by_log, texts
-from muster.terminal import Output
 from shared.errors import Refused
 from shared.eventlog import Batch, Stored
 from shared.frameworks.kinds import BUILT_IN, Kinds
@@ -152,7 +151,7 @@ async def test_a_job_is_one_whole_line(log: Log, events: list[AnyEvent], row: st
 async def test_a_wide_table_says_more_and_its_columns_are_aligned(log: Log):
     log.add(*a_running_job(2), *scaling_out(2))
     log.add(*a_running_job(2), name="a-longer-name", uid="uid-2")
-    heading, long, short = (await log.says(output=Output.wide)).splitlines()
+    heading, long, short = (await log.says(output="wide")).splitlines()
     assert heading.split()[7:] == ["ATTEMPT", "REQUESTS", "EVENTS", "AT", "UID", "NOTE"]
     assert [line.index("uid-") for line in (long, short)] == [heading.index("UID")] * 2
     assert short.split()[7:] == ["1", "0/1", "14", "uid-1"]
@@ -186,7 +185,7 @@ async def test_a_row_that_is_wider_than_the_terminal_loses_its_note_alone(log: L
 
 async def test_the_whole_note_is_in_a_wide_table_and_where_no_terminal_is(log: Log):
     log.add(*a_running_job(2), JobFailed(reason="TrainingJobFailed", message="x" * 400))
-    assert "x" * 400 in await log.says(width=100, output=Output.wide)
+    assert "x" * 400 in await log.says(width=100, output="wide")
     assert "x" * 400 in await log.says()
 
 
@@ -238,7 +237,7 @@ async def test_one_job_is_one_row_and_one_document(log: Log):
     log.add(*a_running_job(2), name="another", uid="uid-2")
     asked = parse_target("trainingjob/resnet")
     assert len((await log.says(asked, namespace="team-a")).splitlines()) == 2
-    document = json.loads(await log.says(asked, namespace="team-a", output=Output.json))
+    document = json.loads(await log.says(asked, namespace="team-a", output="json"))
     assert (document["kind"], document["name"], document["phase"]) == ("TrainingJob", "resnet", "Running")
     assert (document["ready"], document["wanted"], document["restarts"], document["attempt"]) == (3, 3, 0, 1)
     assert document["status"]["workers"] == "2/2"
@@ -246,10 +245,10 @@ async def test_one_job_is_one_row_and_one_document(log: Log):
 
 async def test_all_jobs_are_a_list_of_documents(log: Log):
     log.add(*a_running_job(2))
-    listed = json.loads(await log.says(output=Output.json))
+    listed = json.loads(await log.says(output="json"))
     assert [one["uid"] for one in listed] == ["uid-1"]
-    assert yaml.safe_load(await log.says(output=Output.yaml)) == listed
-    assert json.loads(await Log().says(output=Output.json)) == []
+    assert yaml.safe_load(await log.says(output="yaml")) == listed
+    assert json.loads(await Log().says(output="json")) == []
 
 
 async def test_a_job_that_the_log_does_not_know_is_one_line(log: Log):
@@ -289,7 +288,7 @@ async def test_a_watch_shows_each_change_and_nothing_else(log: Log, asked: Asked
 
 async def test_a_watch_of_all_jobs_shows_new_ones(log: Log):
     log.add(*a_running_job(2))
-    options = Options("team-a", output=Output.json, watch=True)
+    options = Options("team-a", output="json", watch=True)
     async with aclosing(texts(MemoryEventLog(log.journal), options, BUILT_IN)) as shown, asyncio.timeout(10):
         assert json.loads(await anext(shown))["name"] == "resnet"
         log.add(observed(a_spec(2)), name="new", uid="uid-2")
@@ -309,7 +308,7 @@ async def test_a_watch_leaves_out_jobs_that_were_gone_before(log: Log, gone: boo
 
 async def _changes(log: Log, **options: bool) -> AsyncGenerator[str, None]:
     """The names of the jobs that a watch shows."""
-    watch = Options("team-a", output=Output.json, watch=True, **options)
+    watch = Options("team-a", output="json", watch=True, **options)
     async with aclosing(texts(MemoryEventLog(log.journal), watch, BUILT_IN)) as shown:
         async for text in shown:
             yield json.loads(text)["name"]
@@ -317,7 +316,7 @@ async def _changes(log: Log, **options: bool) -> AsyncGenerator[str, None]:
 
 async def test_a_watch_as_yaml_is_a_stream_of_documents(log: Log):
     log.add(*a_running_job(2))
-    options = Options("team-a", output=Output.yaml, watch=True)
+    options = Options("team-a", output="yaml", watch=True)
     async with aclosing(texts(MemoryEventLog(log.journal), options, BUILT_IN)) as shown, asyncio.timeout(10):
         first = await anext(shown)
         log.add(PodsObserved(pods=(worker(1, version=30, ready=False),)))
