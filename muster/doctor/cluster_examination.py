@@ -35,8 +35,6 @@ from shared.untrusted import MALFORMED
 
 REACHED = "versions.kubernetes"
 
-AT_ONCE = 16
-"""The most requests in flight: an API server in trouble gets little load from the doctor."""
 MOST_PODS = 50
 """The most pods that are asked for a report."""
 
@@ -70,7 +68,6 @@ class ClusterExamination:
         self._of_jobs: list[str] = []
         """Some pods of jobs in the namespace of the services."""
         self._accounts: list[Account] = []
-        self._at_once = asyncio.Semaphore(AT_ONCE)
 
     async def findings(self) -> list[Finding]:
         return await part(REACHED, "the API server", self._all(), 3 * self._choices.timeout)
@@ -129,8 +126,7 @@ class ClusterExamination:
         """A cluster-scoped object; None if there is none."""
         what = f"get the {resource.kind} {name}"
         with accepting("NotFound"):
-            async with self._at_once:
-                answer = await cluster.ask(f"/apis/{resource.api_version}/{resource.plural}/{name}", what=what)
+            answer = await cluster.ask(f"/apis/{resource.api_version}/{resource.plural}/{name}", what=what)
             return read_answer(dict[str, Any], answer.body, what)
         return None
 
@@ -167,8 +163,7 @@ class ClusterExamination:
         # `/healthz` answers 200 even if the pod is not ready, with the same report.
         path = f"/api/v1/namespaces/{self._choices.home}/pods/http:{pod.name}:{pod.port}/proxy/healthz"
         try:
-            async with self._at_once:
-                answer = await cluster.ask(path, what=f"ask {pod.name} how it is")
+            answer = await cluster.ask(path, what=f"ask {pod.name} how it is")
             reports = reports_in(answer.body)
         except Trouble as trouble:
             return msgspec.structs.replace(pod, silence=str(trouble))
@@ -264,13 +259,12 @@ class ClusterExamination:
         return None
 
     async def _asked(self, cluster: KubeCluster, question: rights.Question) -> bool:
-        async with self._at_once:
-            answer = await cluster.ask(
-                f"{AUTHORIZATION}/{question.kind.lower()}s",
-                what=f"ask what {question.who} may do",
-                review={"apiVersion": "authorization.k8s.io/v1", "kind": question.kind, "spec": question.spec},
-                headers=question.headers,
-            )
+        answer = await cluster.ask(
+            f"{AUTHORIZATION}/{question.kind.lower()}s",
+            what=f"ask what {question.who} may do",
+            review={"apiVersion": "authorization.k8s.io/v1", "kind": question.kind, "spec": question.spec},
+            headers=question.headers,
+        )
         return read_answer(Review, answer.body, "a review of rights").status.allowed
 
 
