@@ -15,12 +15,12 @@ import typer
 
 from muster.asking import open_cluster, open_log
 from muster.asking import run as running
+from muster.following import status_of
 from muster.history import events_now
 from muster.jobs import OVER, every
 from muster.redecide import redecide, settings_of
 from muster.terminal import fail, say, wrong_usage
-from services.status.core.documents import canonical, with_head
-from services.status.core.documents import document_of as status_of
+from services.status.core.documents import canonical, document_of, with_head
 from shared.cluster import Cluster
 from shared.cluster.kinds import LEASES
 from shared.cluster.objects import Custom
@@ -147,16 +147,13 @@ class Verified(msgspec.Struct, frozen=True):
 
 
 class _Shown(msgspec.Struct, frozen=True):
-    """A resource, and the log and the head in its status."""
+    """A resource and its status, and the log and the head in that."""
 
     framework: Framework
     resource: Custom
+    status: dict[str, Any]
     log: str
     head: Head | None
-
-    @property
-    def status(self) -> dict[str, Any]:
-        return self.resource.status if isinstance(self.resource.status, dict) else {}
 
 
 class _Then(msgspec.Struct, frozen=True):
@@ -272,8 +269,8 @@ async def _listed(cluster: Cluster, kinds: Kinds, namespace: str) -> dict[JobKey
     found = {}
     for framework, resource in await every(cluster, kinds, namespace):
         meta = resource.metadata
-        status = resource.status if isinstance(resource.status, dict) else {}
-        found[JobKey(meta.namespace, meta.name, Uid(meta.uid))] = _Shown(framework, resource, *shown_in(status))
+        status = status_of(resource)
+        found[JobKey(meta.namespace, meta.name, Uid(meta.uid))] = _Shown(framework, resource, status, *shown_in(status))
     return found
 
 
@@ -338,7 +335,7 @@ def _compared(known: _Shown, job: Job, then: _Then | None, identity: str, kinds:
     if then.head != known.head:
         return "different", f"DIFFERS: the resource shows the head {known.head}, the log has {then.head}"
     try:
-        replayed = canonical(with_head(status_of(then.job, kinds), identity, then.head, then.time))
+        replayed = canonical(with_head(document_of(then.job, kinds), identity, then.head, then.time))
     except Refused as refusal:
         return "different", f"DIFFERS: no status can be made: {refusal}"
     held = canonical(known.status)

@@ -62,8 +62,7 @@ T = TypeVar("T")
 
 async def set_up(settings: Settings, options: SetupOptions) -> None:
     """Set up, or with `check` print the changes.  Raises `Refused`, and `Exit` with 3 after the timeout."""
-    if options.data is not None:
-        settings = as_administrator(settings, options.data)
+    settings = as_administrator(settings, options.data)
     patience = _Patience(options.timeout, FIXED_BY_OTHERS if options.wait else frozenset())
     if options.log_only:
         changes = _tell_log(await patience(lambda: _log(settings, options, check=options.check)), check=options.check)
@@ -182,8 +181,8 @@ def sizes_of(everything: int | None, namespaces: Iterable[str]) -> dict[Copy, in
 async def add_subscriber(settings: Settings, folder: Path | None, namespace: str, max_bytes: int) -> None:
     """Make the copy of a namespace, or give it another size, and print how its user connects."""
     copy, password, new = Copy.of(namespace), "", False
+    settings = as_administrator(settings, folder)
     if folder is not None:
-        settings = as_administrator(settings, folder)
         async with changed_users(copies_of(folder)) as users:
             new = copy.user not in users
             password = users.setdefault(copy.user, secrets.token_urlsafe(18))
@@ -226,8 +225,7 @@ def administrators_alone(settings: Settings, what: str = "set up the log") -> It
 async def remove_subscriber(settings: Settings, folder: Path | None, namespace: str) -> None:
     """Remove the copy of a namespace and its consumers, and at a server of this machine its user."""
     copy = Copy.of(namespace)
-    if folder is not None:
-        settings = as_administrator(settings, folder)
+    settings = as_administrator(settings, folder)
     async with open_log(settings) as log:
         with administrators_alone(settings, "remove a subscriber"):
             known = copy in await fed_copies(log.connection)
@@ -240,8 +238,7 @@ async def remove_subscriber(settings: Settings, folder: Path | None, namespace: 
 
 async def show_subscribers(settings: Settings, folder: Path | None) -> None:
     """Print the copies, one line for each."""
-    if folder is not None:
-        settings = as_administrator(settings, folder)
+    settings = as_administrator(settings, folder)
     async with open_log(settings) as log:
         with administrators_alone(settings, "list subscribers"):
             copies = await fed_copies(log.connection)
@@ -264,6 +261,9 @@ async def _made(settings: Settings, copy: Copy, max_bytes: int, *, check: bool) 
     return done
 
 
-def as_administrator(settings: Settings, folder: Path) -> Settings:
+def as_administrator(settings: Settings, folder: Path | None) -> Settings:
+    """The settings for the log's server of this folder, if one is given."""
+    if folder is None:
+        return settings
     url, password = local(folder)
     return settings.model_copy(update={"nats_url": url, "nats_user": ADMIN, "nats_password": password})
