@@ -4,15 +4,14 @@ A service checks before it begins and after failures; one sentence says what a p
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from shared.cluster import Resource
 from shared.errors import Refused, Transient
-
-T = TypeVar("T")
 
 PATIENCE_SECONDS = 5.0
 """Seconds for an API server to answer which kinds it serves."""
@@ -80,20 +79,18 @@ async def examine(
     `Refused(reason="NotInstalled" | "Forbidden")` or `Transient`, with what is missing and what to do.  `Transient` is
     `Unfinished` if any request of this client succeeded meanwhile: questions stand in one queue with its work.
     """
-
-    async def asked() -> list[Resource[Any]]:
+    async with _in_time(cluster, patience):
         served = await _must_serve(cluster, kinds)
         await _must_allow(cluster, [*rights(served)], namespace, remedy)
         return served
-
-    return await _in_time(cluster, patience, asked())
 
 
 async def served(
     cluster: Examined, kinds: Sequence[Resource[Any]], *, patience: float = PATIENCE_SECONDS
 ) -> list[Resource[Any]]:
     """The served ones of `kinds`.  Raises `Transient` if the API server does not answer in time."""
-    return await _in_time(cluster, patience, _served(cluster, kinds))
+    async with _in_time(cluster, patience):
+        return await _served(cluster, kinds)
 
 
 async def _must_serve(cluster: Examined, kinds: Mapping[Resource[Any], Sequence[Resource[Any]]]) -> list[Resource[Any]]:
@@ -135,7 +132,8 @@ def granting(namespace: str, *, taking_over: bool, selector: Sequence[str] = ())
 
 async def must_allow(cluster: Examined, rights: Sequence[Right], remedy: str) -> None:
     """Raise `Refused(reason="Forbidden")`, ending with the `remedy`, if a right in the whole cluster is missing."""
-    await _in_time(cluster, PATIENCE_SECONDS, _must_allow(cluster, rights, "", remedy))
+    async with _in_time(cluster, PATIENCE_SECONDS):
+        await _must_allow(cluster, rights, "", remedy)
 
 
 async def _missing(cluster: Examined, rights: Sequence[Right], namespace: str) -> str:
@@ -148,12 +146,13 @@ async def _missing(cluster: Examined, rights: Sequence[Right], namespace: str) -
     return ", ".join(f"{'/'.join(each)} {resource}" for resource, each in verbs.items())
 
 
-async def _in_time(cluster: Examined, patience: float, asking: Awaitable[T]) -> T:
+@asynccontextmanager
+async def _in_time(cluster: Examined, patience: float) -> AsyncIterator[None]:
     """Raise `Transient` where the API server does not answer in time, `Unfinished` if it answered any request."""
     before = cluster.succeeded
     try:
         async with asyncio.timeout(patience):
-            return await asking
+            yield
     except TimeoutError as error:
         if cluster.succeeded > before:
             why = f"{cluster.url} answers, but not every question within {patience:g} s; look at its load"
