@@ -11,8 +11,6 @@ from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any, Unpack
 
-import msgspec
-
 from shared.errors import Conflict, Refused, accepting
 from shared.eventlog import Entry, api
 from shared.eventlog.account import (
@@ -56,21 +54,75 @@ _VITAL_OF_HISTORY = (*_VITAL, "discard")
 """Settings of the stream of events, which must not discard old events for new ones."""
 
 
-class SetUp(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of `set_up`."""
+class SetUp:
+    """The work on each stream, and the result of `set_up`."""
 
-    url: str
-    """The address of the log, without secrets."""
-    identity: str
-    """Empty if a check finds no log."""
-    created: tuple[str, ...]
-    """The streams that were made."""
-    grown: tuple[str, ...]
-    """Sizes that were raised and settings that were changed, one sentence each."""
-    kept: tuple[str, ...]
-    """Sizes that were asked for and not granted, one sentence each."""
-    differences: tuple[str, ...]
-    """Settings that differ from those of a new log, one sentence each."""
+    def __init__(self, connection: Connection, *, check: bool) -> None:
+        self.url = connection.url
+        """The address of the log, without secrets."""
+        self.identity = ""
+        """Empty if a check finds no log."""
+        self.created: tuple[str, ...] = ()
+        """The streams that were made."""
+        self.grown: tuple[str, ...] = ()
+        """Sizes that were raised and settings that were changed, one sentence each."""
+        self.kept: tuple[str, ...] = ()
+        """Sizes that were asked for and not granted, one sentence each."""
+        self.differences: tuple[str, ...] = ()
+        """Settings that differ from those of a new log, one sentence each."""
+        self._connection = connection
+        self._check = check
+
+    async def make(self, config: dict[str, Any], asked: dict[str, int]) -> None:
+        name = config["name"]
+        try:
+            stream = await api.stream_info(self._connection, name)
+        except Refused as error:
+            if error.reason != "NotSetUp":
+                raise
+            made = await self._change("CREATE", config | asked)
+            # A concurrent set-up may have written the genesis already.
+            if name == STREAM and made is not None and made.state.last_seq > 1:
+                raise Refused(
+                    f"make the stream {name}: {made.state.last_seq} events were in the server's folder already, of a "
+                    "stream that this server did not offer, perhaps one of a cluster that it is no longer in; start no "
+                    "service, and see that the server has the configuration and the folder that belong together",
+                    reason="OldStore",
+                ) from error
+            self.created += (name,)
+            return
+        found = stream.config
+        if _unbounded(found) and not _unbounded(config):
+            asked = {"max_bytes": config["max_bytes"], **asked}
+        grows = growth(found, asked, stream.state.bytes)
+        changes: dict[str, Any] = {**grows.changes, **changeable(found, config)}
+        if changes:
+            await self._change("UPDATE", found | changes)
+        self.grown += tuple(f"{name}: {key} is {value} now, and was {found.get(key)}" for key, value in changes.items())
+        self.kept += tuple(f"{name}: {sentence}" for sentence in grows.kept)
+        self.differences += tuple(compare(found | changes, config))
+
+    async def make_copy(self, copy: Copy, max_bytes: int) -> None:
+        found = await found_copy(self._connection, copy)
+        if copy.relay and STREAM not in self.created:
+            # As large as the log, so that a copy that is made later has what its own size allows.
+            max_bytes = int((await api.stream_info(self._connection, STREAM)).config.get("max_bytes", -1))
+        if found is not None and await follows(self._connection, copy, found):
+            self.grown += tuple(await resized(self._connection, copy, found, max_bytes, check=self._check))
+            return
+        if not self._check:
+            if found is not None:
+                await remove_copy(self._connection, copy)
+            await make_copy(self._connection, copy, max_bytes)
+            if copy.relay:
+                await make_names(self._connection)
+        self.created += (copy.name,)
+
+    async def _change(self, verb: str, config: dict[str, Any]) -> StreamInfo | None:
+        if self._check:
+            return None
+        request = f"STREAM.{verb}.{config['name']}"
+        return await api.call(self._connection, request, config, StreamInfo, timeout=_CREATE)
 
 
 async def set_up(
@@ -96,7 +148,7 @@ async def set_up(
     log = JetStreamEventLog(connection, patience=patience)
     copies = {"num_replicas": replicas} if replicas is not None else {}
     rooms = {STREAM: max_bytes, ARCHIVE: archive_bytes}
-    work = _Work(connection, check=check)
+    work = SetUp(connection, check=check)
     try:
         for config in CONFIGS:
             room = rooms.get(config["name"])
@@ -106,9 +158,9 @@ async def set_up(
             await insist(make, what=f"set up the stream {config['name']}", patience=patience)
         await must_fit(log, [name for name in STREAMS if not (check and name in work.created)])
         if check:
-            identity = "" if STREAM in work.created else await _identity(log) or ""
+            work.identity = "" if STREAM in work.created else await _identity(log) or ""
         else:
-            identity = await _begin(log, connection)
+            work.identity = await _begin(log, connection)
         for copy, size in {RELAY: -1, **subscribers}.items() if subscribers else ():
             await insist(
                 functools.partial(work.make_copy, copy, size), what=f"set up the stream {copy.name}", patience=patience
@@ -117,77 +169,7 @@ async def set_up(
             await _forget_feeds(connection)
     finally:
         await log.close()
-    return SetUp(
-        url=connection.url,
-        identity=identity,
-        created=tuple(work.created),
-        grown=tuple(work.grown),
-        kept=tuple(work.kept),
-        differences=tuple(work.differences),
-    )
-
-
-class _Work:
-    """The work on each stream, and its results."""
-
-    def __init__(self, connection: Connection, *, check: bool) -> None:
-        self.created: list[str] = []
-        self.grown: list[str] = []
-        self.kept: list[str] = []
-        self.differences: list[str] = []
-        self._connection = connection
-        self._check = check
-
-    async def make(self, config: dict[str, Any], asked: dict[str, int]) -> None:
-        name = config["name"]
-        try:
-            stream = await api.stream_info(self._connection, name)
-        except Refused as error:
-            if error.reason != "NotSetUp":
-                raise
-            made = await self._change("CREATE", config | asked)
-            # A concurrent set-up may have written the genesis already.
-            if name == STREAM and made is not None and made.state.last_seq > 1:
-                raise Refused(
-                    f"make the stream {name}: {made.state.last_seq} events were in the server's folder already, of a "
-                    "stream that this server did not offer, perhaps one of a cluster that it is no longer in; start no "
-                    "service, and see that the server has the configuration and the folder that belong together",
-                    reason="OldStore",
-                ) from error
-            self.created.append(name)
-            return
-        found = stream.config
-        if _unbounded(found) and not _unbounded(config):
-            asked = {"max_bytes": config["max_bytes"], **asked}
-        grows = growth(found, asked, stream.state.bytes)
-        changes: dict[str, Any] = {**grows.changes, **changeable(found, config)}
-        if changes:
-            await self._change("UPDATE", found | changes)
-        self.grown += [f"{name}: {key} is {value} now, and was {found.get(key)}" for key, value in changes.items()]
-        self.kept += [f"{name}: {sentence}" for sentence in grows.kept]
-        self.differences += compare(found | changes, config)
-
-    async def make_copy(self, copy: Copy, max_bytes: int) -> None:
-        found = await found_copy(self._connection, copy)
-        if copy.relay and STREAM not in self.created:
-            # As large as the log, so that a copy that is made later has what its own size allows.
-            max_bytes = int((await api.stream_info(self._connection, STREAM)).config.get("max_bytes", -1))
-        if found is not None and await follows(self._connection, copy, found):
-            self.grown += await resized(self._connection, copy, found, max_bytes, check=self._check)
-            return
-        if not self._check:
-            if found is not None:
-                await remove_copy(self._connection, copy)
-            await make_copy(self._connection, copy, max_bytes)
-            if copy.relay:
-                await make_names(self._connection)
-        self.created.append(copy.name)
-
-    async def _change(self, verb: str, config: dict[str, Any]) -> StreamInfo | None:
-        if self._check:
-            return None
-        request = f"STREAM.{verb}.{config['name']}"
-        return await api.call(self._connection, request, config, StreamInfo, timeout=_CREATE)
+    return work
 
 
 async def _forget_feeds(connection: Connection) -> None:

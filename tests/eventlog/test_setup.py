@@ -64,7 +64,9 @@ async def test_differences_are_told_and_left_alone(tmp_path: Path):
         await admin({"duplicate_window": 60_000_000_000})
         found = await set_up(server.url, password=server.users["admin"])
         assert found.differences == ("JOBS: duplicate_window is 60000000000, and would be made 600000000000 today",)
-        assert await set_up(server.url, password=server.users["admin"]) == found
+        again = await set_up(server.url, password=server.users["admin"])
+        assert (again.identity, again.differences) == (found.identity, found.differences)
+        assert (again.created, again.grown, again.kept) == (found.created, found.grown, found.kept) == ((), (), ())
 
 
 async def test_what_concerns_new_messages_alone_is_changed(tmp_path: Path):
@@ -148,7 +150,8 @@ async def test_a_check_makes_nothing(tmp_path: Path):
     async with NatsServer(tmp_path) as server:
         found = await set_up(server.url, password=server.users["admin"], check=True)
         assert (found.identity, found.created) == ("", ("JOBS", "KV_LEASES", "KV_HEADS", "ARCHIVE"))
-        assert await set_up(server.url, password=server.users["admin"], check=True) == found
+        again = await set_up(server.url, password=server.users["admin"], check=True)
+        assert (again.identity, again.created) == (found.identity, found.created)
 
 
 async def test_a_stream_without_its_beginning_gets_no_new_identity(tmp_path: Path):
