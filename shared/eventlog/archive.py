@@ -68,7 +68,7 @@ class Archive:
         asked = ">" if subject == ARCHIVED else subject
         while after < end:
             many, inbox = _Many(), self._connection.new_inbox()
-            listener = await self._connection.listen(inbox, many.take, lost=many.ended.set)
+            stop = await self._connection.listen(inbox, many.take, lost=many.ended.set)
             try:
                 begin: dict[str, Any] = {"start_time": since} if since and not after else {"seq": after + 1}
                 query = begin | {"next_by_subj": asked, "batch": _BATCH, "max_bytes": _BATCH_BYTES}
@@ -77,7 +77,7 @@ class Archive:
                     async with asyncio.timeout(_PATIENCE):
                         await many.ended.wait()
             finally:
-                await listener.close()
+                await stop()
             if not many.whole:
                 raise Transient(f"read {ARCHIVE}: not all that comes after {after} arrived")
             if not many.found:

@@ -7,13 +7,12 @@ client for good, and buffered publishes are sent after a reconnect.  `api.py` ma
 import asyncio
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Self, Unpack
 
 import nats.errors
 from nats.aio.client import Server
-from nats.aio.subscription import Subscription
 
 from shared.errors import Refused, Transient
 from shared.eventlog import wire
@@ -59,6 +58,10 @@ _NO_RESPONDER = {
 }
 """Why there is no responder: for a request of the JetStream API (True), or for a publish."""
 _DENIED = re.compile(r'permissions violation for (?P<verb>publish|subscription)[^"]*"(?P<subject>[^"]*)"')
+
+
+Stop = Callable[[], Awaitable[None]]
+"""Ends a subscription."""
 
 
 class NotSent(Transient):
@@ -187,15 +190,20 @@ class Connection:
         """A subject for answers that no other connection hears."""
         return self._client.new_inbox()
 
-    async def listen(self, subject: str, handler: Handler, *, lost: Callable[[], None]) -> "Listener":
-        """Pass all messages of the subject to `handler`, raw; call `lost` when the connection breaks."""
+    async def listen(self, subject: str, handler: Handler, *, lost: Callable[[], None]) -> Stop:
+        """Pass the subject's messages to `handler`, raw, until the stop; call `lost` when the connection breaks."""
         self._must_live()
         try:
             subscription = await self._client.listen(subject, handler)
         except (nats.errors.Error, OSError) as error:
             raise NotSent(f"listen on {subject}: {error}") from error
         self._on_loss.append(lost)
-        return Listener(self, subscription, lost)
+
+        async def stop() -> None:
+            self._on_loss.remove(lost)
+            await self._client.forget(subscription)
+
+        return stop
 
     async def close(self) -> None:
         if self._fatal is None:
@@ -314,22 +322,6 @@ class Connection:
             "set NATS_USER and NATS_PASSWORD, or NATS_CREDS, to those that it knows",
             reason="Unauthorized",
         )
-
-    async def stop_listening(self, listener: "Listener") -> None:
-        self._on_loss.remove(listener.lost)
-        await self._client.forget(listener.subscription)
-
-
-class Listener:
-    """A subscription, until `close()`."""
-
-    def __init__(self, connection: Connection, subscription: Subscription, lost: Callable[[], None]) -> None:
-        self.subscription = subscription
-        self.lost = lost
-        self._connection = connection
-
-    async def close(self) -> None:
-        await self._connection.stop_listening(self)
 
 
 def _password(path: Path) -> Callable[[], str]:

@@ -16,7 +16,7 @@ import msgspec
 from shared.errors import Refused, Transient
 from shared.eventlog import Stored, api, wire
 from shared.eventlog.account import STREAM, SUBSCRIBER
-from shared.eventlog.connection import Connection, Listener
+from shared.eventlog.connection import Connection
 from shared.eventlog.parts import seal_of
 from shared.eventlog.retry import backoff
 from shared.eventlog.streams import ConsumerInfo
@@ -87,7 +87,6 @@ class Durable:
         self._filters = (*subjects, *_seals_beside(subjects))
         self._everything = everything
         self._inbox = connection.new_inbox()
-        self._listener: Listener | None = None
         self._there = False
         self._last = 0
         """The newest sequence that was delivered or is not wanted, for a consumer that has to be made again."""
@@ -129,7 +128,7 @@ class Durable:
         connection = await Connection.open(url, name="muster forward", patience=3.0, **login)
         durable = cls(connection, name, subjects, everything=everything)
         try:
-            durable._listener = await connection.listen(f"{durable._inbox}.*", durable._got, lost=durable._lost)
+            await connection.listen(f"{durable._inbox}.*", durable._got, lost=durable._lost)
             await durable._ensure()
         except BaseException:
             await connection.close()

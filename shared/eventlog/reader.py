@@ -21,7 +21,7 @@ import msgspec
 from shared.errors import Refused, Transient
 from shared.eventlog import Batch, Stored, api, wire
 from shared.eventlog.account import GET_MANY, STORED, STREAM
-from shared.eventlog.connection import Connection, Listener
+from shared.eventlog.connection import Connection, Stop
 from shared.eventlog.retry import backoff
 from shared.eventlog.subject import covering, matches
 
@@ -149,7 +149,7 @@ class _Feed:
         self._subjects = subjects
         self._cover = covering(subjects)
         self._inbox = ""
-        self._listeners: list[Listener] = []
+        self._stops: list[Stop] = []
         self._events: deque[Stored] = deque()
         self._bytes = 0
         self._position = after
@@ -173,7 +173,7 @@ class _Feed:
         self._inbox = self._connection.new_inbox()
         live = [f"{STORED}.{subject}" for subject in self._subjects or (">",)]
         for subject, handler in ((f"{self._inbox}.*", self._got), *((each, self._heard) for each in live)):
-            self._listeners.append(await self._connection.listen(subject, handler, lost=self._lost))
+            self._stops.append(await self._connection.listen(subject, handler, lost=self._lost))
         end = await api.end(self._connection, STREAM)
         self._check_length(end, self._position)
         if self._subjects:
@@ -216,8 +216,8 @@ class _Feed:
         return Batch(events, pending or int(self._behind))
 
     async def close(self) -> None:
-        for listener in self._listeners:
-            await listener.close()
+        for stop in self._stops:
+            await stop()
 
     @property
     def _behind(self) -> bool:

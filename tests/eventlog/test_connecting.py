@@ -39,12 +39,12 @@ async def test_it_can_be_closed_while_the_log_is_down(tmp_path: Path):
         connection = await Connection.open(
             server.url, name="watcher", user="watcher", password=server.users["watcher"], patience=5
         )
-        listener = await connection.listen(connection.new_inbox(), lambda *_: None, lost=lambda: None)
+        stop = await connection.listen(connection.new_inbox(), lambda *_: None, lost=lambda: None)
         server.kill()
         async with asyncio.timeout(READY):
             while connection.connected:
                 await asyncio.sleep(0.01)
-        await listener.close()
+        await stop()
         await connection.close()
 
 
@@ -69,7 +69,7 @@ async def test_a_connection_that_breaks_under_a_write_is_trouble(tmp_path: Path,
         connection = await Connection.open(
             server.url, name="watcher", user="watcher", password=server.users["watcher"], patience=5
         )
-        listener = await connection.listen(connection.new_inbox(), lambda *_: None, lost=lambda: None)
+        stop = await connection.listen(connection.new_inbox(), lambda *_: None, lost=lambda: None)
         await connection.request("$JS.API.STREAM.INFO.JOBS", timeout=5)
         # What nats-py does with a socket that is no longer read.
         monkeypatch.setattr(connection._client, "_flush_pending", broken)
@@ -79,6 +79,6 @@ async def test_a_connection_that_breaks_under_a_write_is_trouble(tmp_path: Path,
             await connection.send("$JS.API.STREAM.INFO.JOBS", b"", reply="nobody")
         with pytest.raises(NotSent, match="Connection lost"):
             await connection.listen(connection.new_inbox(), lambda *_: None, lost=lambda: None)
-        await listener.close()
+        await stop()
         monkeypatch.undo()
         await connection.close()
