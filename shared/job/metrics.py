@@ -4,7 +4,7 @@ Every fold of the same log has the same values, after a restart too.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cache
 
 from shared.job.events import scaler, status, watcher
@@ -70,7 +70,7 @@ DEVICES = Metric(
 MOST_PLACES = 500
 """About so many places are counted at a time, in about 10 ms; the jobs that are left have their turn next."""
 
-SCALED = (scaler.ScaleRejected, scaler.ScaleSucceeded, scaler.ScaleFailed, scaler.ScaleCancelled)
+Scaled = scaler.ScaleRejected | scaler.ScaleSucceeded | scaler.ScaleFailed | scaler.ScaleCancelled
 """How a request ends."""
 
 DECISION_NAMES = {kind: str(kind.__struct_config__.tag) for kind in AUTHORS if kind not in FACTS}
@@ -105,39 +105,48 @@ class JobMetrics:
         """The times at which jobs were first seen that have not run yet."""
         self._accepted: dict[tuple[JobKey, Uid], str] = {}
         """The times at which the open requests were accepted."""
-        self._rules: dict[type, Callable[[Job, AnyEvent, Job, str], None]] = {
-            watcher.JobObserved: self._observed,
-            watcher.JobAdopted: self._interrupted,
-            watcher.JobGone: self._gone,
-            status.JobCreated: self._phase,
-            status.JobRunning: self._ran,
-            status.JobScaling: self._phase,
-            status.JobRestarting: self._phase,
-            status.JobSuspending: self._interrupted,
-            status.JobSuspended: self._interrupted,
-            status.JobSucceeded: self._phase,
-            status.JobFailed: self._phase,
-            watcher.PodsObserved: self._pods_seen,
-            watcher.PodsGone: self._pods_gone,
-            watcher.LauncherLost: self._pods_gone,
-            scaler.ScaleAccepted: self._scaling,
-            **dict.fromkeys(SCALED, self._scaled),
-            EffectRefused: self._effect_refused,
-        }
 
     def folded(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
         """Count an event, recorded at `time`, that changed the job from `before` to `after`."""
-        kind = type(event)
         self._changed[after.key] = after
         self._standings[after.key].note(before, event)
         if after.resource.gone:
             # A process of which nobody asks for figures must not keep it.
             self._count(after)
-        rule = self._rules.get(kind)
-        if rule is not None:
-            rule(before, event, after, time)
-        decision = DECISION_NAMES.get(kind)
-        if decision is not None:
+        match event:
+            case watcher.PodsObserved():
+                self._pods_seen(before, event, after)
+            case watcher.PodsGone() | watcher.LauncherLost():
+                if went := len(before.pods.views) - len(after.pods.views):
+                    self._pods_deleted.add(*self._labels(after), by=went)
+            case watcher.JobObserved():
+                self._observed(before, after, time)
+            case watcher.JobGone():
+                self._gone(before, after)
+            case watcher.JobAdopted() | status.JobSuspending() | status.JobSuspended():
+                self._first_seen.pop(after.key, None)
+            case status.JobCreated() if not before.status.phase:
+                self._created.add(*self._labels(after))
+            case status.JobRunning():
+                seen = self._first_seen.pop(after.key, None)
+                if seen is not None and (took := seconds_between(seen, time)) is not None:
+                    self._start.observe(took, self._labels(after)[1])
+            case status.JobRestarting():
+                self._restarted.add(*self._labels(after))
+            case status.JobSucceeded() if not before.over:
+                self._successful.add(*self._labels(after))
+            case status.JobFailed() if not before.over:
+                self._failed.add(*self._labels(after))
+            case scaler.ScaleAccepted(request=request):
+                self._accepted[after.key, request] = time
+            case scaler.ScaleRejected() | scaler.ScaleSucceeded() | scaler.ScaleFailed() | scaler.ScaleCancelled():
+                self._scaled(before, event, after, time)
+            case EffectRefused(effect=effect, reason=reason):
+                self._refused.add(effect, self._words.bounded(reason))
+        if after.over:
+            self._first_seen.pop(after.key, None)
+        self._stands(before, after)
+        if (decision := DECISION_NAMES.get(type(event))) is not None:
             self._decisions.add(decision, self._words.bounded(getattr(event, "reason", "")))
 
     def count_places(self) -> None:
@@ -167,7 +176,7 @@ class JobMetrics:
             self._counted[job.key] = places, devices
         return places.total()
 
-    def _observed(self, before: Job, _: AnyEvent, after: Job, time: str) -> None:
+    def _observed(self, before: Job, after: Job, time: str) -> None:
         if not before.resource.kind:
             labels = self._labels(after)
             # An alert on the first failure needs a series that was 0 before.
@@ -177,41 +186,13 @@ class JobMetrics:
                 count.add(*labels, by=0)
         if before.spec is None and after.spec is not None and not after.status.phase:
             self._first_seen[after.key] = time
-        self._stands(before, after)
 
-    def _gone(self, before: Job, _: AnyEvent, after: Job, time: str) -> None:
+    def _gone(self, before: Job, after: Job) -> None:
         if before.resource.kind and not before.resource.gone:
             self._deleted.add(*self._labels(after))
         self._first_seen.pop(after.key, None)
         for uid in after.scaling.requests:
             self._accepted.pop((after.key, uid), None)
-        self._stands(before, after)
-
-    def _interrupted(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
-        self._first_seen.pop(after.key, None)
-        self._stands(before, after)
-
-    def _ran(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
-        seen = self._first_seen.pop(after.key, None)
-        if seen is not None and (took := seconds_between(seen, time)) is not None:
-            self._start.observe(took, self._labels(after)[1])
-        self._stands(before, after)
-
-    def _phase(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
-        match event:
-            case status.JobCreated() if not before.status.phase:
-                self._created.add(*self._labels(after))
-            case status.JobRestarting():
-                self._restarted.add(*self._labels(after))
-            case status.JobSucceeded() if not before.over:
-                self._successful.add(*self._labels(after))
-            case status.JobFailed() if not before.over:
-                self._failed.add(*self._labels(after))
-            case _:
-                pass
-        if after.over:
-            self._first_seen.pop(after.key, None)
-        self._stands(before, after)
 
     def _stands(self, before: Job, after: Job) -> None:
         if (
@@ -227,8 +208,7 @@ class JobMetrics:
             if now is not None:
                 self._jobs.add(*now)
 
-    def _pods_seen(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
-        assert isinstance(event, watcher.PodsObserved), event
+    def _pods_seen(self, before: Job, event: watcher.PodsObserved, after: Job) -> None:
         for view in event.pods:
             known, now = before.pods.views.get(view.uid), after.pods.views.get(view.uid)
             if now is None or now is known:
@@ -238,16 +218,7 @@ class JobMetrics:
             if now.phase == "Failed" and (known is None or known.phase != "Failed"):
                 self._pods_failed.add(*self._labels(after))
 
-    def _pods_gone(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
-        if went := len(before.pods.views) - len(after.pods.views):
-            self._pods_deleted.add(*self._labels(after), by=went)
-
-    def _scaling(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
-        assert isinstance(event, scaler.ScaleAccepted), event
-        self._accepted[after.key, event.request] = time
-
-    def _scaled(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
-        assert isinstance(event, SCALED), event
+    def _scaled(self, before: Job, event: Scaled, after: Job, time: str) -> None:
         request = before.scaling.requests.get(event.request)
         accepted = self._accepted.pop((after.key, event.request), None)
         if request is None or request.over:
@@ -256,10 +227,6 @@ class JobMetrics:
         self._scales.add(*self._labels(after), direction, outcome)
         if accepted is not None and (took := seconds_between(accepted, time)) is not None:
             self._scale.observe(took, direction, outcome)
-
-    def _effect_refused(self, before: Job, event: AnyEvent, after: Job, time: str) -> None:
-        assert isinstance(event, EffectRefused), event
-        self._refused.add(event.effect, self._words.bounded(event.reason))
 
     def _labels(self, job: Job) -> tuple[str, str]:
         return job.key.namespace if self._names else "", _kind(job.resource.kind, job.resource.api_version)
