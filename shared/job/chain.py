@@ -37,11 +37,6 @@ def link(before: bytes, event: Stored) -> bytes:
     return sha256(before + envelope.encode() + event.body).digest()
 
 
-def basis(sequence: int, digest: bytes) -> str:
-    """The basis of a decision, as its header spells it."""
-    return f"{sequence}:{digest.hex()}"
-
-
 def checkpoint_of(log: str, head: Head) -> str:
     """The value of a checkpoint: the identity of the log and the head."""
     return f"{log}/{head}"

@@ -15,7 +15,7 @@ import msgspec
 
 from shared.eventlog import Stored
 from shared.eventlog.subject import FAMILIES, SEALED, Subject, is_decision, split
-from shared.job.chain import START, Head, basis, link
+from shared.job.chain import START, Head, link
 from shared.job.events.catalog import AUTHORS, FACTS, AnyEvent, Malformed, UnknownEvent, for_people, read_event
 from shared.job.events.event import At, EventDisowned
 from shared.job.events.status import JobSealed
@@ -157,7 +157,7 @@ class History:
 
     @property
     def basis(self) -> str:
-        return basis(self.sequence, self.digest)
+        return str(self.head)
 
     @property
     def newest(self) -> int:

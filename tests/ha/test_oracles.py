@@ -7,7 +7,6 @@ import msgspec
 import pytest
 
 from shared.eventlog import Stored
-from shared.job.chain import basis
 from shared.job.fold import History
 from tests.ha import oracles
 from tests.ha.figures import Figure, slow
@@ -76,12 +75,8 @@ def branched(log: Log) -> Log:
     first = decision(log, 0)
     for one in log[:first]:
         history.fold(one)
-    late = REPLACE(log[first], sequence=log[-1].sequence + 1, event_id="late", basis=basis(*_at(history)))
+    late = REPLACE(log[first], sequence=log[-1].sequence + 1, event_id="late", basis=history.basis)
     return [*log, late]
-
-
-def _at(history: History) -> tuple[int, bytes]:
-    return history.sequence, history.digest
 
 
 def faults(log: Log, spoilt: Log) -> set[str]:

@@ -15,7 +15,7 @@ from shared.eventlog import Stored
 from shared.eventlog.subject import Subject
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.job.causes import of_request
-from shared.job.chain import START, basis, link
+from shared.job.chain import START, Head, link
 from shared.job.events.catalog import AUTHORS, FACTS, AnyEvent
 from shared.job.events.event import Cause, Decided, EffectRefused
 from shared.job.fold import Histories, History
@@ -103,7 +103,7 @@ def chained(log: Iterable[Stored]) -> list[Stored]:
     for event in log:
         links = heads.setdefault(key_of(Subject.parse(event.subject)), {0: START})
         at = int(event.basis.partition(":")[0] or 0)
-        known = msgspec.structs.replace(event, basis=basis(at, links[at]) if event.basis else "")
+        known = msgspec.structs.replace(event, basis=str(Head(at, links[at].hex())) if event.basis else "")
         links[event.sequence] = link(links[max(links)], known)
         found.append(known)
     return found

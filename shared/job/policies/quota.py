@@ -5,7 +5,7 @@ wait for it.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from shared.job.naming import Slot, workload_number
 from shared.job.policies import replacement
@@ -171,9 +171,5 @@ def placement(job: Job, role: str) -> tuple[str, PodSetView] | None:
 
 def pod_sets(job: Job, workers: int) -> tuple[tuple[str, int], ...]:
     """The roles of a Workload with their numbers of pods."""
-    return tuple(_pod_sets(job, workers))
-
-
-def _pod_sets(job: Job, workers: int) -> Iterator[tuple[str, int]]:
-    for role in job.spec.roles if job.spec is not None else ():
-        yield role.name, {LAUNCHER: 1, WORKER: workers}.get(role.name, role.replicas)
+    roles = job.spec.roles if job.spec is not None else ()
+    return tuple((role.name, {LAUNCHER: 1, WORKER: workers}.get(role.name, role.replicas)) for role in roles)
