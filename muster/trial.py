@@ -130,7 +130,7 @@ def manifest(
     pod: dict[str, Any] = {"containers": [container]}
     if not image:
         needed = (program.file.parent, *program.prefixes, *((modules,) if modules else ()))
-        mounts = {path: True for path in needed if _is_hidden(path)} | {folder: False}
+        mounts = {path: True for path in needed if any(map(path.is_relative_to, PRIVATE))} | {folder: False}
         named = [(f"folder-{number}", path, held) for number, (path, held) in enumerate(mounts.items())]
         container["workingDir"] = str(folder)
         container["volumeMounts"] = [
@@ -161,10 +161,6 @@ def _modules(folder: Path) -> Path:
     (folder / "muster").mkdir(parents=True)
     shutil.copy(train.__file__, folder / "muster")
     return folder
-
-
-def _is_hidden(path: Path) -> bool:
-    return any(path.is_relative_to(folder) for folder in PRIVATE)
 
 
 class Trial:

@@ -20,7 +20,7 @@ from shared.cluster.answers import AHEAD, EXPIRED, FailedRequest, read_status, t
 from shared.cluster.calls import METADATA, METADATA_LIST, Caller, TooLong, path_of
 from shared.cluster.decoding import BOOKMARK, DELETED, Lines, read_event, read_object, read_page
 from shared.cluster.objects import Metadata, Object
-from shared.errors import Refused, Transient, Trouble
+from shared.errors import Refused, Transient
 
 T = TypeVar("T", bound=Object)
 At = tuple[str, str]
@@ -118,7 +118,9 @@ class Reflector(Generic[T]):
             if reason != self._blind:
                 self._blind = reason
                 yield Blind(reason)
-            await self._pace.sleep(self._wait_after(found))
+            # Also after a 403 or 404: a server that has just started forbids all until it has read its roles.
+            asked = found.retry_after if isinstance(found, Transient) else None
+            await self._pace.sleep(self._backoff.next(asked))
 
     async def _list(self) -> Snapshot[T]:
         """All objects, from one consistent list."""
@@ -256,10 +258,6 @@ class Reflector(Generic[T]):
         if self._short_watches >= SHORT_WATCHES:
             self._short_watches = 0
             self._version = 0
-
-    def _wait_after(self, found: Trouble) -> float:
-        # Also after a 403 or 404: a server that has just started forbids all until it has read its roles.
-        return self._backoff.next(found.retry_after if isinstance(found, Transient) else None)
 
 
 def _at(metadata: Metadata) -> At:

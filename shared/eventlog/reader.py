@@ -211,7 +211,7 @@ class _Feed:
                 await self._rest(_SILENCE - silent if self._behind else self._next_look - loop.time())
             await self._get()
         events = tuple([self._events.popleft() for _ in range(min(BATCH, len(self._events)))])
-        self._bytes -= sum(map(_size, events))
+        self._bytes -= sum(len(event.body) for event in events)
         pending = self._pending + len(self._events)
         return Batch(events, pending or int(self._behind))
 
@@ -323,7 +323,3 @@ class _Feed:
     def _lost(self) -> None:
         self._fault = "the connection was lost"
         self._wake.set()
-
-
-def _size(event: Stored) -> int:
-    return len(event.body)

@@ -229,7 +229,7 @@ def _standings(job: Job) -> Iterator[tuple[Place, Standing]]:
     pods, begins, outgoing = job.by_slot(), _begins(job), job.outgoing
     slots = dict.fromkeys([*begins, *job.attempt.unreleased, *(slot for slot, pod in pods.items() if occupies(pod))])
     # Of two attempts in one place the newer one counts.
-    places = {_place(slot): slot for slot in sorted(slots, key=_attempt_of)}
+    places = {_place(slot): slot for slot in sorted(slots, key=lambda slot: slot.attempt)}
     for place, slot in places.items():
         standing = begins.get(slot) or _of_slot(job, slot, pods.get(slot), leaves=slot in outgoing)
         if standing is not None:
@@ -334,7 +334,3 @@ def _of_restart(job: Job, reason: str) -> Standing | None:
 
 def _place(slot: Slot) -> Place:
     return Place(slot.role, slot.index)
-
-
-def _attempt_of(slot: Slot) -> int:
-    return slot.attempt

@@ -262,7 +262,9 @@ def _ended(spans: Sequence[PhaseSpan], end: str) -> Iterator[PhaseSpan]:
 
 def _scaling(request: Request, times: Mapping[int, str], change: Change | None) -> Scaling:
     since = times.get(request.order, "")
-    until = max((known.updated for known in request.conditions), key=_place).time if request.over else ""
+    until = (
+        max((known.updated for known in request.conditions), key=lambda at: at.sequence).time if request.over else ""
+    )
     return Scaling(
         sequence=request.order,
         since=since,
@@ -277,10 +279,6 @@ def _scaling(request: Request, times: Mapping[int, str], change: Change | None) 
         phase=request.phase,
         reason=request.reason,
     )
-
-
-def _place(at: At) -> int:
-    return at.sequence
 
 
 def _losses(before: Job, after: Job, at: At) -> Iterator[Loss]:

@@ -153,7 +153,7 @@ TIES = {
         "sorted by lambda link: -link.sequence",
     ): "links go from the last state back",
     ("shared/telling/causes/links.py", "max by lambda link: link.sequence"): "the last one given",
-    ("shared/job/ledger.py", "sorted by _attempt_of"): "of one place there is one slot in an attempt",
+    ("shared/job/ledger.py", "sorted by lambda slot: slot.attempt"): "of one place there is one slot in an attempt",
     ("services/scheduler/core/slots.py", "sorted by lambda pod: pod.deleting"): "pods are in the order first seen",
     ("services/watcher/core/cache.py", "max by newest_checkpoint"): "the later of two pods with one step",
     ("services/watcher/core/disruption.py", "min by NOTICE_SECONDS.__getitem__"): "the first of the node's taints",
