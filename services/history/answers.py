@@ -245,7 +245,8 @@ class Answers:
         log = await self.log()
         if asked is None and self.view.archived.looked.is_set():
             with suppress(Trouble):
-                await self.view.archived.look()
+                # One that nobody waits for any more goes on: what it writes, and notes as read, belong together.
+                await asyncio.shield(self.view.archived.look())
         key = (await log.identity(), question, as_table, self.view.archived.extent if asked is None else (0, 0))
         end = await self._end(log, subjects)
         if (known := self._known(key, end)) is not None:

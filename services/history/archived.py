@@ -6,7 +6,6 @@ for each line.
 
 import asyncio
 import sqlite3
-import threading
 import weakref
 import zlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -46,27 +45,29 @@ class Archived:
         self._log = eventlog
         self.looked = asyncio.Event()
         """Set once the archive was read for the first time."""
-        self._looking, self._writing = asyncio.Lock(), threading.Lock()
-        # A file of its own that is deleted with it.  Threads share it: SQLite gives each call its turn.
-        self._table = sqlite3.connect("", check_same_thread=False)
+        self.identity = ""
+        """That of the log whose archive is read."""
+        self.extent = (0, 0)
+        """The number of messages and the last sequence, at the last look."""
+        self._read = 0
+        self._looking = asyncio.Lock()
+        # A file of its own that is deleted with it.  Threads share it: SQLite gives each call its turn.  No statement
+        # is kept for the next call: from Python 3.12 on two threads that take it at once get each other's rows.
+        self._table = sqlite3.connect("", check_same_thread=False, cached_statements=0)
         weakref.finalize(self, self._table.close)
         self._table.executescript(f"PRAGMA journal_mode = MEMORY; PRAGMA cache_size = -16000; {_TABLE}")
         self._like = b""
         """The first line that was read: the others are much like it, and compressed by it."""
-        self._clear()
 
-    async def clear(self) -> None:
-        """Begin anew: another archive may be there."""
-        async with self._looking:
-            self._clear()
-
-    def _clear(self) -> None:
+    def clear(self) -> None:
+        """Have the next look begin anew: another archive may be there."""
         self.looked.clear()
-        self.extent = (0, 0)
-        """The number of messages and the last sequence, at the last look."""
-        self._read = 0
-        with self._writing, self._table:
-            self._table.execute("DELETE FROM history")
+        self.identity = ""
+
+    async def _begin(self, identity: str) -> None:
+        self.looked.clear()
+        await self._write("DELETE FROM history", [()])
+        self.identity, self.extent, self._read = identity, (0, 0), 0
 
     async def follow(self) -> None:
         """Note what comes into the archive, for ever."""
@@ -86,10 +87,11 @@ class Archived:
     async def look(self) -> None:
         """Note what came into the archive since the last look, and what left it."""
         async with self._looking:
-            archive = (await self._log()).archive
+            eventlog = await self._log()
+            identity, archive = await eventlog.identity(), eventlog.archive
             messages, end = await archive.extent()
-            if end < self._read:
-                self._clear()
+            if identity != self.identity or end < self._read:
+                await self._begin(identity)
             known, last = self.extent
             if self._read and end - messages != last - known:
                 first, removed = await archive.removed()
@@ -106,7 +108,8 @@ class Archived:
                             await self._add(parts)
                             parts = []
                 await self._add(parts)
-            self.looked.set()
+            if self.identity == identity:
+                self.looked.set()
 
     async def _add(self, parts: list[Part]) -> None:
         """Note the histories of these messages, each of which its last one describes."""
@@ -118,8 +121,7 @@ class Archived:
         """Raises `Transient` if the table has no room."""
 
         def write() -> None:
-            # One that nobody waits for any more goes on beside the next one.
-            with self._writing, self._table:
+            with self._table:
                 self._table.executemany(statement, values)
 
         try:

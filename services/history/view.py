@@ -186,6 +186,7 @@ class View:
                 except Refused as refusal:
                     if refusal.reason in ("LogReplaced", "LogTruncated"):
                         self._clear("")
+                        self.archived.clear()
                         await eventlog.close()
                     raise
             except Trouble as trouble:
@@ -199,7 +200,8 @@ class View:
     async def _fold_all(self, eventlog: EventLog) -> None:
         if (identity := await eventlog.identity()) != self.identity:
             self._clear(identity)
-            await self.archived.clear()
+            if self.archived.identity != identity:
+                self.archived.clear()
         self._end, self._began = await eventlog.end(), True
         async with aclosing(eventlog.read(after=self._read)) as batches:
             async for batch in batches:

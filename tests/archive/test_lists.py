@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,9 +19,10 @@ from services.history import answers as answering
 from services.history import archived as archiving
 from services.history.answers import Answers
 from services.history.archived import Archived
+from services.history.view import View
 from shared.errors import Transient
 from shared.eventlog.account import ADMIN, ARCHIVE, ARCHIVER, HISTORY
-from shared.eventlog.archive import Part
+from shared.eventlog.archive import Archive, Part
 from shared.eventlog.server import NatsServer
 from shared.eventlog.subject import archived_under, filters
 from shared.frameworks.kinds import BUILT_IN
@@ -31,7 +33,7 @@ from shared.job.naming import NO_UID, JobKey, archived_as
 from shared.telling.targets import parse_target
 from tests.archive.test_archiver import archive
 from tests.kit.builders import labelled
-from tests.kit.nats import READY, a_namespace, connected, until
+from tests.kit.nats import READY, a_namespace, a_server, connected, until
 from tests.kit.sealed import Life, a_key, a_life, a_sealed_life
 
 pytestmark = pytest.mark.nats
@@ -217,6 +219,101 @@ async def test_what_is_removed_after_a_look_that_failed_is_not_listed(
         await archived.look()
         assert (before, archived.count(namespace, ANY)) == (4, 4)
         assert "a" not in {row.key.name for row in archived.rows(namespace, ANY)}
+
+
+async def test_the_log_is_folded_while_the_archive_is_read_and_that_once(
+    namespace: str, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+):
+    scan, go_on, scans = Archive.scan, asyncio.Event(), 0
+
+    async def slow(*asked: Any) -> AsyncIterator[Part]:
+        nonlocal scans
+        scans += 1
+        await go_on.wait()
+        async with aclosing(scan(*asked)) as parts:
+            async for part in parts:
+                yield part
+
+    monkeypatch.setattr(Archive, "scan", slow)
+    async with connected(nats_server, HISTORY) as log, asyncio.timeout(READY):
+        view = View(lambda: asyncio.sleep(0, log), BUILT_IN)
+        try:
+            view.start()
+            await view.folded.wait()
+            assert not view.archived.looked.is_set()
+            go_on.set()
+            await view.archived.looked.wait()
+            assert (scans, view.archived.count(namespace, ANY)) == (1, 5)
+        finally:
+            await view.stop()
+
+
+async def test_the_archive_of_another_log_is_read_anew_though_the_table_could_not_be_emptied_at_once(
+    namespace: str, nats_server: NatsServer, tmp_path: Path
+):
+    async with connected(nats_server, HISTORY) as log, a_server(tmp_path) as other, connected(other, HISTORY) as its:
+        logs = [log]
+        archived = Archived(lambda: asyncio.sleep(0, logs[-1]))
+        await archived.look()
+        assert archived.count(namespace, ANY) == 5
+        logs.append(its)
+        archived._table.execute("PRAGMA query_only = ON")
+        for _ in range(2):
+            with pytest.raises(Transient, match="readonly"):
+                await archived.look()
+        assert not archived.looked.is_set()
+        archived._table.execute("PRAGMA query_only = OFF")
+        await archived.look()
+        assert (archived.count("", ANY), archived.identity) == (0, await its.identity())
+
+
+async def test_a_look_that_began_before_the_archive_was_said_to_be_another_does_not_count(
+    namespace: str, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+):
+    async with connected(nats_server, HISTORY) as log:
+        scan, archived = Archive.scan, Archived(lambda: asyncio.sleep(0, log))
+
+        async def cleared(*asked: Any) -> AsyncIterator[Part]:
+            async with aclosing(scan(*asked)) as parts:
+                async for part in parts:
+                    yield part
+            archived.clear()
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Archive, "scan", cleared)
+            await archived.look()
+        assert not archived.looked.is_set()
+        await archived.look()
+        assert archived.looked.is_set()
+        assert archived.count(namespace, ANY) == 5
+
+
+async def test_a_look_goes_on_when_the_client_that_asked_has_left(
+    asked: Answers, namespace: str, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(archiving, "LOOK_SECONDS", 2 * READY)
+    await listed(asked, Question(namespace))
+    async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
+        await a_sealed_life(log, a_key(namespace, "later"))
+        await archive(mine, namespace, seals=0)
+    write, began, go_on = Archived._write, asyncio.Event(), asyncio.Event()
+
+    async def slow(*given: Any) -> None:
+        began.set()
+        await go_on.wait()
+        await write(*given)
+
+    monkeypatch.setattr(Archived, "_write", slow)
+    asking = asyncio.ensure_future(asked.answer(Question(namespace)))
+    await began.wait()
+    asking.cancel()
+    await asyncio.wait([asking])
+    go_on.set()
+
+    async def noted() -> bool:
+        return asked.view.archived.count(namespace, ANY) == 6
+
+    await until(noted)
 
 
 async def test_a_table_without_room_is_told_and_tried_again(namespace: str, nats_server: NatsServer):
