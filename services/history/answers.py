@@ -6,7 +6,7 @@ An answer is kept until the log has a newer event under its subjects, in bounded
 import asyncio
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -301,7 +301,9 @@ class Answers:
         await view.reached(identity, end, archived=True)
         page = page.goes_on_in(identity, view.position)
         rows, archived = view.rows(question.namespace, every=True), view.archived
-        rows = rows[bisect_right(rows, page.after, key=lambda row: row.key) :]
+        # From the first life of a name on: an earlier one is shown only if no newer one is known.
+        begin = JobKey(page.after.namespace, page.after.name, Uid(""))
+        rows = rows[bisect_left(rows, begin, key=_by_key) :]
 
         def selected(row: Row) -> bool:
             return late(row.time) and row.is_of(selection)
@@ -312,7 +314,8 @@ class Answers:
             found, last, more = _chosen(merged, selected, question.limit)
             # As in Kubernetes, nothing is counted for a selector.
             counted = more and not (question.labels or question.fields or question.since)
-            left = len(rows) + archived.count(question.namespace, page.after) - len(found) if counted else 0
+            later = len(rows) - bisect_right(rows, page.after, key=_by_key)
+            left = later + archived.count(question.namespace, page.after) - len(found) if counted else 0
             metadata = documents.metadata_of(page.version, page.then(last) if more and last else "", left)
             return _listed([*filter(None, map(archived.document, found))], metadata, question, as_table)
 

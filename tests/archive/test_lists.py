@@ -101,6 +101,15 @@ async def test_a_list_has_what_left_the_log_once_and_in_order(asked: Answers, na
     assert [each for each in await listed(asked, Question(limit=limit)) if each in newest]
 
 
+async def test_an_earlier_life_does_not_begin_the_page_after_the_newest_one(nats_server: NatsServer, asked: Answers):
+    async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
+        await a_sealed_life(log, a_key(namespace := a_namespace(), "a", "u-9"))
+        await archive(mine, namespace, seals=0)
+        for name in ("a", "b"):
+            await Life(log, a_key(namespace, name, "u-1")).live()
+    assert await listed(asked, Question(namespace, limit=1)) == [("a", "u-1"), ("b", "u-1")]
+
+
 async def test_what_left_the_log_is_selected_as_the_rest(
     asked: Answers, namespace: str, monkeypatch: pytest.MonkeyPatch
 ):
