@@ -25,7 +25,7 @@ from services.history.documents import Row
 from services.history.pages import page_of
 from services.history.view import COME_AGAIN_SECONDS, View
 from shared.errors import Refused, Transient, Trouble
-from shared.eventlog import EventLog, Stored
+from shared.eventlog import EventLog, Extent, Stored
 from shared.eventlog.subject import filters, names_people
 from shared.flow import Shares, Turns
 from shared.frameworks.kinds import Kinds
@@ -81,7 +81,7 @@ ENTRY_BYTES = 4 * MOST_WORDS + 1024
 """Bytes that are counted for an answer beside its body: its question and its place."""
 
 
-_Key = tuple[str, Question, bool, tuple[int, int]]
+_Key = tuple[str, Question, bool, Extent | None]
 """The log, the question, whether it was asked for as a table, and of a list the extent of the archive."""
 
 
@@ -247,7 +247,7 @@ class Answers:
             with suppress(Trouble):
                 # One that nobody waits for any more goes on: what it writes, and notes as read, belong together.
                 await asyncio.shield(self.view.archived.look())
-        key = (await log.identity(), question, as_table, self.view.archived.extent if asked is None else (0, 0))
+        key = (await log.identity(), question, as_table, self.view.archived.extent if asked is None else None)
         end = await self._end(log, subjects)
         if (known := self._known(key, end)) is not None:
             return known

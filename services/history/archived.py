@@ -16,7 +16,7 @@ import structlog
 
 from services.history.documents import Row
 from shared.errors import Refused, Transient, Trouble
-from shared.eventlog import EventLog
+from shared.eventlog import EventLog, Extent
 from shared.eventlog.parts import Part
 from shared.job.naming import JobKey, Uid
 from shared.telling.histories import JobHistory
@@ -47,8 +47,8 @@ class Archived:
         """Set once the archive was read for the first time."""
         self.identity = ""
         """That of the log whose archive is read."""
-        self.extent = (0, 0)
-        """The number of messages and the last sequence, at the last look."""
+        self.extent = Extent()
+        """At the last look."""
         self._read = 0
         self._looking = asyncio.Lock()
         # A file of its own that is deleted with it.  Threads share it: SQLite gives each call its turn.  No statement
@@ -67,7 +67,7 @@ class Archived:
     async def _begin(self, identity: str) -> None:
         self.looked.clear()
         await self._write("DELETE FROM history", [()])
-        self.identity, self.extent, self._read = identity, (0, 0), 0
+        self.identity, self.extent, self._read = identity, Extent(), 0
 
     async def follow(self) -> None:
         """Note what comes into the archive, for ever."""
@@ -89,16 +89,15 @@ class Archived:
         async with self._looking:
             eventlog = await self._log()
             identity, archive = await eventlog.identity(), eventlog.archive
-            messages, end = await archive.extent()
-            if identity != self.identity or end < self._read:
+            extent, known = await archive.extent(), self.extent
+            if identity != self.identity or extent.created != known.created or extent.end < self._read:
                 await self._begin(identity)
-            known, last = self.extent
-            if self._read and end - messages != last - known:
+            elif extent.gone != known.gone:
                 first, removed = await archive.removed()
                 await self._write("DELETE FROM history WHERE at < ?", [(first,)])
                 await self._write("DELETE FROM history WHERE at = ?", ((each,) for each in removed))
-            self.extent = messages, end
-            if end > self._read:
+            self.extent = extent
+            if extent.end > self._read:
                 # The server that answers may not have all of it yet, or fail: the next look goes on from there.
                 async with aclosing(archive.scan(self._read)) as found:
                     parts = list[Part]()

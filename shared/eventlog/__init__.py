@@ -9,7 +9,7 @@ Bodies are opaque here: `shared.job` decodes them.
 """
 
 from collections.abc import AsyncGenerator, Callable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
@@ -106,6 +106,21 @@ class Bucket(Protocol):
         """
 
 
+class Extent(NamedTuple):
+    """How much an archive has."""
+
+    messages: int = 0
+    end: int = 0
+    """The sequence of the last one."""
+    created: str = ""
+    """When its stream was made."""
+
+    @property
+    def gone(self) -> int:
+        """How many messages it had, and has no more."""
+        return self.end - self.messages
+
+
 class ReadableArchive(Protocol):
     """Sealed histories, which the log need not have any more."""
 
@@ -115,8 +130,8 @@ class ReadableArchive(Protocol):
     async def newest(self, subject: str) -> "Part | None":
         """The last of them."""
 
-    async def extent(self) -> tuple[int, int]:
-        """How many messages it has, and the sequence of the last one; zeros without an archive."""
+    async def extent(self) -> Extent:
+        """That of the whole; an empty one without an archive."""
 
     def scan(self, after: int = 0, subject: str = ..., since: str = "") -> "AsyncGenerator[Part, None]":
         """The messages after a sequence, under a filter, or since a time, in order; many at once.

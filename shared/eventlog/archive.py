@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from shared.errors import Conflict, Refused, Transient, accepting
-from shared.eventlog import api, wire
+from shared.eventlog import Extent, api, wire
 from shared.eventlog.account import ARCHIVE, ARCHIVED, GET_ARCHIVED, STREAM
 from shared.eventlog.connection import Connection, NoAnswer, NotSent
 from shared.eventlog.parts import Packing, Part, Seal, lines_in, seal_of
@@ -46,12 +46,11 @@ class Archive:
             after = found.seq
             yield _part(found)
 
-    async def extent(self) -> tuple[int, int]:
-        """How many messages it has, and the sequence of the last one; zeros without an archive."""
+    async def extent(self) -> Extent:
         with accepting("NotSetUp"):
-            state = (await api.stream_info(self._connection, ARCHIVE)).state
-            return state.messages, state.last_seq
-        return 0, 0
+            info = await api.stream_info(self._connection, ARCHIVE)
+            return Extent(info.state.messages, info.state.last_seq, info.created)
+        return Extent()
 
     async def removed(self) -> tuple[int, list[int]]:
         query = {"deleted_details": True}
@@ -63,7 +62,7 @@ class Archive:
 
         Any server with a copy answers, which may lag.  Raises `Transient` if one was missed.
         """
-        _, end = await self.extent()
+        end = (await self.extent()).end
         # Of a filter that nearly all match the server would look every message up.
         asked = ">" if subject == ARCHIVED else subject
         while after < end:

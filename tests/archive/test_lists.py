@@ -21,6 +21,7 @@ from services.history.answers import Answers
 from services.history.archived import Archived
 from services.history.view import View
 from shared.errors import Transient
+from shared.eventlog import api
 from shared.eventlog.account import ADMIN, ARCHIVE, ARCHIVER, HISTORY
 from shared.eventlog.archive import Archive, Part
 from shared.eventlog.server import NatsServer
@@ -160,6 +161,35 @@ async def test_a_job_that_was_sealed_again_after_a_restoration_is_listed_and_cou
     every = await listed(asked, Question(namespace, every=True))
     for uids in ([one.uid for one in shown], [one.uid for one in costing], [uid for _, uid in every]):
         assert uids.count("u-f") == 1
+    newest = await reader.archive.newest(subject)
+    assert newest is not None
+    assert [row.archived for row in asked.view.archived.rows(namespace, ANY)][-1] == newest.sequence
+
+
+async def test_what_retention_took_away_and_an_archive_that_was_made_anew_are_seen(tmp_path: Path):
+    async with a_server(tmp_path) as server, connected(server, ADMIN) as log, connected(server, ARCHIVER) as mine:
+        archived = Archived(lambda: asyncio.sleep(0, log))
+
+        async def seen(*names: str) -> list[str]:
+            for name in names:
+                await a_sealed_life(log, a_key("team-a", name))
+            await archive(mine, "team-a", seals=0)
+            await archived.look()
+            return [row.key.name for row in archived.rows("", ANY)]
+
+        assert await seen("a", "b", "c") == ["a", "b", "c"]
+        await log.archive.keep(archived_under("team-a"), 1)
+        assert await seen() == ["c"]
+        config = (await api.stream_info(log.connection, ARCHIVE)).config
+        await api.call(log.connection, f"STREAM.DELETE.{ARCHIVE}", None, dict)
+        await api.call(log.connection, f"STREAM.CREATE.{ARCHIVE}", config, dict)
+        # As many messages as before, or more.
+        assert await seen("d", "e", "f", "g") == ["d", "e", "f", "g"]
+
+
+async def test_what_is_left_is_counted_with_the_archive(asked: Answers, namespace: str):
+    page = json.loads((await asked.answer(Question(namespace, every=True, limit=3))).body)
+    assert page["metadata"]["remainingItemCount"] == 7 - 3
 
 
 async def test_what_was_removed_from_the_archive_is_no_longer_listed(

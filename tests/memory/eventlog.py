@@ -15,7 +15,18 @@ from itertools import islice
 from typing import TypeVar
 
 from shared.errors import Conflict, Refused
-from shared.eventlog import MAX_BODY, REMOVED_SECONDS, Batch, Bucket, Entry, Revised, Stored, ignore_trouble, wire
+from shared.eventlog import (
+    MAX_BODY,
+    REMOVED_SECONDS,
+    Batch,
+    Bucket,
+    Entry,
+    Extent,
+    Revised,
+    Stored,
+    ignore_trouble,
+    wire,
+)
 from shared.eventlog.account import ADMIN, GENESIS, HEADS, LEASES, publishes, subject_of
 from shared.eventlog.parts import Part
 from shared.eventlog.subject import SEALED, Subject, matches
@@ -162,8 +173,8 @@ class MemoryArchive:
             if part.sequence > after and part.time >= since and matches(subject, part.subject):
                 yield part
 
-    async def extent(self) -> tuple[int, int]:
-        return len(self._kept), self._kept[-1].sequence if self._kept else 0
+    async def extent(self) -> Extent:
+        return Extent(len(self._kept), self._kept[-1].sequence if self._kept else 0)
 
     def scan(self, after: int = 0, subject: str = ">", since: str = "") -> AsyncGenerator[Part, None]:
         return self.parts(subject, after, since)
