@@ -24,6 +24,7 @@ from services.watcher.core.observed import ObservedJob, ObservedNode, ObservedRe
 from services.watcher.core.questions import UNANSWERED, Answers, Presence
 from shared.cluster.objects import Taint
 from shared.eventlog import Stored
+from shared.frameworks.framework import Framework
 from shared.frameworks.kinds import Kinds
 from shared.frameworks.training_job import TRAININGJOB
 from shared.job.attempt import Unknown
@@ -52,10 +53,11 @@ GOING = ObservedNode(reason="SpotInterruption", taints=(Taint(key="spot", effect
 class Loop:
     """One job, its cluster, and the four deciders."""
 
-    def __init__(self, seed: int, spec: JobSpec) -> None:
+    def __init__(self, seed: int, job: JobSpec | ObservedJob, framework: Framework = TRAININGJOB) -> None:
+        """`job` is what was observed of a job of this kind; with a spec alone it is that of `KEY`."""
         self.chance = random.Random(seed)
-        self.resource: ObservedJob | None = _observed(spec)
-        self.key, self.kind = KEY, TRAININGJOB.resource
+        self.resource: ObservedJob | None = job if isinstance(job, ObservedJob) else _observed(job)
+        self.key, self.kind = self.resource.key, framework.resource
         self.history = History(self.key)
         self._checker = LogChecker()
         self.events: list[AnyEvent] = []
@@ -69,7 +71,7 @@ class Loop:
         self.ran: list[Uid] = []
         """The requests whose script ran, time after time."""
         self._claimed: set[int] = set()
-        self.cache = Cache(Kinds([TRAININGJOB]))
+        self.cache = Cache(Kinds([framework]))
         self.calm = False
         """No more trouble: nothing breaks by itself."""
         self.crashes = 0
