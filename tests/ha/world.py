@@ -81,7 +81,7 @@ class Pairs(Stack):
         )
         self._stack.push_async_callback(self._admin.close)
         async with connected(self.nats, LOG_ADMIN) as log:
-            await publish(self.nats, archived(self._over, await log.identity()))
+            await publish(self.nats, archived(self._over, self._over, await log.identity()))
             self.before = await log.end()
         async with self.cluster.session(ADMIN) as session:
             for service in SERVICES:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from services.watcher.core import progress
 from services.watcher.core.budgets import Limits
@@ -293,7 +294,8 @@ async def test_a_full_log_takes_no_progress(world: World):
 
 async def test_a_namespace_of_which_the_services_keep_too_much_goes_on_reporting(world: World):
     await world.trains(workers=2)
-    the_watcher(world)._limits = Limits(memory=1)
+    watcher = the_watcher(world)
+    watcher._options = replace(watcher._options, limits=Limits(memory=1))
     report(world, current_step=1)
     await world.quiet()
     assert steps(world) == [1]
