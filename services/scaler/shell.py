@@ -46,9 +46,13 @@ class Scaler(Service):
 
     def decide(self, history: History) -> list[Step]:
         if history.job.resource.gone:
-            for written in (self._hosts, self._launchers):
-                written.pop(history.job.key, None)
+            self.forget(history.job.key)
         return self._steps(history.job) if self._kinds.knows(history.job) else []
+
+    def forget(self, key: JobKey) -> None:
+        self._hosts.pop(key, None)
+        self._launchers.pop(key, None)
+        self._steps.forget(key)
 
     async def act(self, effect: Effect, context: Context) -> AnyEvent | None:
         match effect:

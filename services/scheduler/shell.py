@@ -70,7 +70,7 @@ _OF_GANGS = (effects.CreatePodGroup, effects.DeletePodGroup)
 KEPT_BYTES = 2**23
 """Of resources in memory, so that the pods of one job need one GET of its resource, which may have a megabyte."""
 
-_Read = tuple[JobKey, int, int, str]
+_Read = tuple[int, int, str]
 """A job's resource as it was read: its epoch, generation and the digest of its runtime."""
 
 
@@ -107,14 +107,18 @@ class Scheduler(Service):
         self._steps = Memo(decide)
         self._workloads = Workloads(cluster, kinds, now)
         self._domain = cluster_domain
-        self._resources: dict[_Read, asyncio.Task[Custom]] = {}
-        self._sizes: dict[_Read, int] = {}
+        self._resources: dict[JobKey, tuple[_Read, asyncio.Task[Custom]]] = {}
+        self._sizes: dict[JobKey, int] = {}
         """Bytes of those that were read, the oldest first."""
 
     def decide(self, history: History) -> list[Step]:
         steps = self._steps(history.job) if self._kinds.knows(history.job) else []
         # Where there are no PodGroups, what a job began with is neither made nor deleted.
         return steps if self._pod_groups is not None else [step for step in steps if not isinstance(step, _OF_GANGS)]
+
+    def forget(self, key: JobKey) -> None:
+        self._drop(key)
+        self._steps.forget(key)
 
     async def act(self, effect: Effect, context: Context) -> AnyEvent | None:
         match effect:
@@ -364,22 +368,30 @@ class Scheduler(Service):
         job = context.job
         # A restored store counts generations again from its backup.
         used = job.spec.runtime if job.spec is not None else None
-        at = (job.key, job.resource.epoch, job.resource.generation, used.digest if used is not None else "")
-        reading = self._resources.get(at)
-        if reading is None:
-            reading = self._resources[at] = asyncio.create_task(self._read(context, used))
-            reading.add_done_callback(lambda task: self._keep(at, task))
+        at = (job.resource.epoch, job.resource.generation, used.digest if used is not None else "")
+        known, reading = self._resources.get(job.key, (None, None))
+        if reading is None or known != at:
+            self._drop(job.key)
+            reading = asyncio.create_task(self._read(context, used))
+            self._resources[job.key] = at, reading
+            reading.add_done_callback(lambda task: self._keep(job.key, task))
         return await asyncio.shield(reading)
 
-    def _keep(self, at: _Read, reading: asyncio.Task[Custom]) -> None:
+    def _keep(self, key: JobKey, reading: asyncio.Task[Custom]) -> None:
         # Reads the exception, too, if the waiting effects were cancelled.
-        if reading.cancelled() or reading.exception() is not None:
-            self._resources.pop(at, None)
+        failed = reading.cancelled() or reading.exception() is not None
+        if self._resources.get(key, (None, None))[1] is not reading:
             return
-        self._sizes[at] = len(msgspec.json.encode(reading.result()))
+        if failed:
+            self._drop(key)
+            return
+        self._sizes[key] = len(msgspec.json.encode(reading.result()))
         while sum(self._sizes.values()) > KEPT_BYTES:
-            oldest = next(iter(self._sizes))
-            del self._sizes[oldest], self._resources[oldest]
+            self._drop(next(iter(self._sizes)))
+
+    def _drop(self, key: JobKey) -> None:
+        self._resources.pop(key, None)
+        self._sizes.pop(key, None)
 
     async def _read(self, context: Context, used: RuntimeUsed | None) -> Custom:
         job = context.job

@@ -115,10 +115,11 @@ class Status:
             # Another replica may have noted more meanwhile.
             self._noted, self._began = None, self._histories.position
             self._acts.set()
+        if not history.sequence:
+            # It was sealed: nothing is noted of it any more.
+            return []
         if history.job.resource.gone:
-            self._written.pop(history.job.key, None)
-            self._announced.forget(history.job.key)
-            self._checkpoints.forget(history.job.key.uid)
+            self._let_go(history.job.key)
             if closed(history.job):
                 if self._cleared.get(history.job.key) != history.job.resource.gone:
                     self._closed.put_nowait(history)
@@ -131,6 +132,16 @@ class Status:
         if not history.job.resource.gone:
             self._announced.decided(history, steps)
         return steps
+
+    def forget(self, key: JobKey) -> None:
+        self._let_go(key)
+        self._cleared.pop(key, None)
+        self._steps.forget(key)
+
+    def _let_go(self, key: JobKey) -> None:
+        self._written.pop(key, None)
+        self._announced.forget(key)
+        self._checkpoints.forget(key.uid)
 
     def _let_go_of_requests(self, job: Job) -> None:
         """A job may live for years, with thousands of requests."""

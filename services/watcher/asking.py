@@ -73,6 +73,9 @@ class Asking:
     def answers(self, key: JobKey) -> questions.Answers:
         return self._answers.get(key, questions.UNANSWERED)
 
+    def forget(self, key: JobKey) -> None:
+        self._answers.pop(key, None)
+
     def ask(self, history: History, these: Collection[questions.Question]) -> None:
         """Ask the new ones of these questions; drop the answers to questions that are no longer listed."""
         key = history.job.key

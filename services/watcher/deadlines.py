@@ -72,6 +72,11 @@ class Deadlines:
         if any(changed):
             self._wake_all()
 
+    def forget(self, key: JobKey) -> None:
+        for clock in self._clocks.values():
+            clock.forget(key)
+        self._next_due.forget(key)
+
     async def notice_stalls(self) -> None:
         while True:
             self._notice_stall()
@@ -105,6 +110,8 @@ class Deadlines:
         """The expired timers of this job, which is woken for the next one; `late` if facts about it wait."""
         # After a stall the wake-up of a deadline may be the first thing to run.
         self._notice_stall()
+        if not history.sequence:
+            return []
         job, monotonic, server = history.job, asyncio.get_running_loop().time(), self._now()
         kind, due = self._kind_of(job), (*self._next_due(job), *of_crashes(job, self._cache), *self._of_the_seal(job))
         due = tuple(timer for timer in due if timer.name != STALL or self._reports(job.key.namespace))

@@ -147,6 +147,14 @@ class Watcher:
         timers = self._deadlines.passed(history, late=waits) if seen.trusted else []
         return [*map(Record, facts), *map(Record, timers)]
 
+    def forget(self, key: JobKey) -> None:
+        for each in (self._rows, self._early, self._warned):
+            each.pop(key, None)
+        self._budgets.forget(key)
+        self._asking.forget(key)
+        self._deadlines.forget(key)
+        self.reports.forget(key)
+
     def _keep_outside(self, key: JobKey) -> None:
         """Count a job that does not begin; log it of the first one.  The namespaces may not be listed yet."""
         namespace, listing = key.namespace, self._cache.namespaces

@@ -500,3 +500,6 @@ class Memo(Generic[T]):
         if len(self._answers) > self._most:
             del self._answers[next(iter(self._answers))]
         return known[1]
+
+    def forget(self, key: JobKey) -> None:
+        self._answers.pop(key, None)

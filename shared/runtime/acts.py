@@ -131,6 +131,11 @@ class Acts:
             if item.effect.apart:
                 yield self._carry_out([item], _Round(history, 1))
 
+    def forget(self, key: JobKey) -> None:
+        """The job's history is sealed; calls under way end by themselves."""
+        self._lanes.pop(key, None)
+        self._waiting.pop(key, None)
+
     def late(self) -> Late:
         """How many targets wait for their change longer than they should."""
         now, lanes = self._time(), self._lanes
@@ -273,8 +278,8 @@ class Acts:
 
     def _look_at(self, key: JobKey, moment: float) -> None:
         """Requeue the job at this moment, unless it is looked at before: then the rest is seen to."""
-        now, lane = self._time(), self._lanes[key]
-        if isfinite(moment) and not now < lane.look_at <= moment:
+        now, lane = self._time(), self._lanes.get(key)
+        if lane is not None and isfinite(moment) and not now < lane.look_at <= moment:
             lane.look_at = moment
             self._requeue_after(key, moment - now)
 

@@ -81,6 +81,9 @@ class Service(Protocol):
         """Jobs that this service has seen outside the log."""
         return ()
 
+    def forget(self, key: JobKey) -> None:
+        """Let go of a job whose history was sealed; a standby replica, which decides nothing, is told, too."""
+
 
 class Runtime:
     """One running service; made inside a running event loop."""
@@ -294,11 +297,11 @@ class Runtime:
             if history is not None:
                 if self.appends.uncertain:
                     self.appends.read_back(history, stored)
-                changed[history.job.key] = None
                 if history.sealed:
-                    # The service is asked once more, so that it lets go of the job, too.
-                    self.appends.forget(history)
+                    self._forget(history)
+                    changed.pop(history.job.key, None)
                     continue
+                changed[history.job.key] = None
                 if history.job.status.phase in ("Running", "Scaling") and history.last_decision != stored.sequence:
                     self._limiter.somebody_waits()
                 if history.held and history.held_at == stored.sequence:
@@ -312,6 +315,13 @@ class Runtime:
         # After the whole batch, so that a job is decided once for all of its events.
         for key in changed:
             self._queue.add(key)
+
+    def _forget(self, history: History) -> None:
+        key = history.job.key
+        self.appends.forget(history)
+        self._acts.forget(key)
+        self._unproven.pop(key, None)
+        self.service.forget(key)
 
     def _tell_late(self, key: JobKey, stored: Stored) -> None:
         # What a start reads was told when it was stored.

@@ -1,9 +1,9 @@
 """`python -m tests.ha.soak [--hours H | --minutes M]`: a strike each 30 s under a steady load, and what that leaves.
 
 The load, the strikes and the checks are those of `make ha`.  One replica of each service and one server of the log
-stand still where others are killed: they live for as long as the run, and their memory is what is measured.  Nothing
-leaves the log, and each service has all its histories: what these take is told apart from the rest.  Exit code 1 when
-anything was lost, doubled, out of order or stale, with a line for each.
+stand still where others are killed: they live for as long as the run, and their memory is what is measured.  Each
+service has the histories that are not sealed: what these take is told apart from the rest.  Exit code 1 when anything
+was lost, doubled, out of order or stale, with a line for each.
 """
 
 import argparse

@@ -16,6 +16,7 @@ from shared.errors import Refused
 from shared.eventlog import Entry
 from shared.job.events.event import Author
 from shared.job.fold import History
+from shared.job.naming import JobKey
 from shared.job.steps import Effect, Step
 from shared.ports import free_port
 from shared.process import health, serving
@@ -55,6 +56,9 @@ class Idle:
 
     def known(self) -> tuple[()]:
         return ()
+
+    def forget(self, key: JobKey) -> None:
+        pass
 
 
 def context(runtime: Runtime, *, owner: bool = True) -> health.Health:

@@ -87,6 +87,9 @@ class Small:
     def known(self) -> Iterable[JobKey]:
         return self._known
 
+    def forget(self, key: JobKey) -> None:
+        pass
+
 
 class Line(MemoryEventLog):
     """The log over a line that a test can hold up: appends wait at the gate, and fail when told to."""

@@ -35,12 +35,8 @@ class _Attributed:
     """A service whose calls say for which job they are."""
 
     def __init__(self, service: Service) -> None:
-        self.author, self.decide, self.attend, self.known = (
-            service.author,
-            service.decide,
-            service.attend,
-            service.known,
-        )
+        self.author, self.decide, self.attend = service.author, service.decide, service.attend
+        self.known, self.forget = service.known, service.forget
         self._service = service
 
     async def act(self, effect: Effect, context: Context) -> AnyEvent | None:

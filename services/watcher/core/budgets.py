@@ -230,6 +230,10 @@ class Budgets:
             _, paid = self._paid.pop(key)
             self._take(key.namespace, -paid, now)
 
+    def forget(self, key: JobKey) -> None:
+        self._leave(key)
+        self._paid.pop(key, None)
+
     def _give_back(self, key: JobKey, now: float) -> None:
         promised = self._leave(key)
         if promised:

@@ -32,6 +32,9 @@ class Clock:
         self._outages += not sees
         return changed
 
+    def forget(self, key: JobKey) -> None:
+        self._due.pop(key, None)
+
     def measure(
         self, key: JobKey, timers: Iterable[Timer], monotonic: float, server: float | None, *, late: bool = False
     ) -> tuple[list[Timer], float | None]:
