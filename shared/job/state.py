@@ -503,3 +503,17 @@ class Memo(Generic[T]):
 
     def forget(self, key: JobKey) -> None:
         self._answers.pop(key, None)
+
+
+class LastAnswer(Generic[T]):
+    """A function of a job, with its answer about the state that was asked about last.  Threads may share it."""
+
+    def __init__(self, ask: Callable[[Job], T]) -> None:
+        self._ask = ask
+        self._known: tuple[Job, T] | None = None
+
+    def __call__(self, job: Job) -> T:
+        known = self._known
+        if known is None or known[0] is not job:
+            self._known = known = job, self._ask(job)
+        return known[1]

@@ -16,7 +16,7 @@ from shared.job.naming import Slot, secret_name
 from shared.job.policies import capacity, gangs, nodes, quota, replacement, stalls
 from shared.job.policies.retries import restart_delay
 from shared.job.spec import LAUNCHER, WORKER
-from shared.job.state import Job, Memo, needed_workers, running_workers
+from shared.job.state import Job, LastAnswer, needed_workers, running_workers
 from shared.job.text import without_finalizers
 from shared.job.timers import RESTART, WAITING, passed
 from shared.job.views import USUAL, PodView, alive, occupies
@@ -81,7 +81,7 @@ def _waiting(job: Job) -> Wait | None:
     return _of_stall(job) or _of_pods(job)
 
 
-waiting = Memo(_waiting, 1)
+waiting = LastAnswer(_waiting)
 """What the job waits for; None if it has all that it wants, and where its phase or its problems say it.
 
 A decision of the status service asks three times, one of the watcher twice.

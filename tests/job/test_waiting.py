@@ -1,5 +1,11 @@
 """Whenever wanted and present differ there is one reason, in every phase; what is usual has one after ten seconds."""
 
+import sys
+from collections.abc import Iterator
+from itertools import count
+from types import FrameType
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -8,6 +14,7 @@ from shared.job.events.event import EffectRefused
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
 from shared.job.events.status import JobCreated, JobRestarting, JobRunning, JobSucceeded, JobSuspending
 from shared.job.events.watcher import JobDeleting, PodsGone, PodsObserved, TimePassed
+from shared.job.naming import Uid
 from shared.job.spec import LAUNCHER, RENDEZVOUS, RoleSpec
 from shared.job.timing import next_due
 from shared.job.views import PodView, Slots
@@ -374,3 +381,29 @@ def test_a_refusal_lasts_from_its_first():
     refused = EffectRefused(effect="CreatePod", reason="QuotaExceeded", message="used up")
     story = [*a_created_job(2), service(), refused]
     assert of(*story).since == of(*story, refused).since
+
+
+def test_a_thread_may_ask_while_another_one_is_answered():
+    """As those of the history service and of the page do, which explain a job while the loop shows others."""
+    job = given(*lost()).job
+    other = msgspec.structs.replace(given(*DELETED).job, key=msgspec.structs.replace(job.key, uid=Uid("other")))
+    wanted, before = waiting(job), sys.gettrace()
+    # More than the steps of an answer.
+    for at in range(50):
+        steps = count()
+
+        def between(frame: FrameType, event: str, _: object, steps: Iterator[int] = steps, at: int = at) -> Any:
+            if frame.f_code is not type(waiting).__call__.__code__:
+                return None
+            frame.f_trace_opcodes = True
+            if event == "opcode" and next(steps) == at:
+                waiting(job)
+            return between
+
+        waiting(other)
+        sys.settrace(between)
+        try:
+            found = waiting(job)
+        finally:
+            sys.settrace(before)
+        assert found == wanted
