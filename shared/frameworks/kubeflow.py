@@ -104,6 +104,7 @@ class KubeflowJob(Replicated):
     controllers: ClassVar[tuple[str, ...]] = ("", "kubeflow.org/training-operator")
     """The values of `managedBy` that name the operator itself."""
     model: ClassVar[type[Written]] = Written
+    """The fields of `spec` that only this kind has."""
     told: ClassVar[tuple[str, ...]] = ()
     """Those of which every pod is told: a new pod would differ from the running ones after a change."""
     replica_fields: ClassVar[Document] = {}

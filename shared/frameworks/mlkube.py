@@ -22,6 +22,7 @@ DISTRIBUTED = "dist"
 NOT_LOCAL = "a local job has one WORKER and nothing else"
 
 KEPT_CONDITIONS = 10
+"""As many as the replaced operator kept."""
 
 
 class MxJob(WithRuntimeId):

@@ -39,6 +39,7 @@ class Observed(msgspec.Struct, frozen=True):
     """False while no timer counts: until the history was compared with the resource and the checkpoint, and while
     requests move to the history of their job."""
     wakes: tuple[JobKey, ...] = ()
+    """Other histories to observe now."""
     warning: tuple[str, str] | None = None
     """A log line and its reason."""
 

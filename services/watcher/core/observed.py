@@ -17,6 +17,7 @@ class Writer(msgspec.Struct, frozen=True, gc=False):
     time: str
     """When it last changed some of its fields, in whole seconds."""
     spec: bool
+    """True if it has fields of the spec."""
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):

@@ -51,6 +51,7 @@ class Compare(msgspec.Struct, frozen=True):
     """Does the log lead to the heads in the resource and in the checkpoint?"""
 
     shown: Named | None
+    """The head in the resource, if it has one."""
     recall: bool
     """The checkpoint is compared too."""
 
@@ -68,6 +69,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     hashes: Mapping[int, str]
     """The hash of the job's history after each sequence; empty if the job has no such event."""
     empty: bool = False
+    """The log has no event of the job."""
 
 
 class Hear(msgspec.Struct, frozen=True):
