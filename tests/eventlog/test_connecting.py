@@ -48,6 +48,24 @@ async def test_it_can_be_closed_while_the_log_is_down(tmp_path: Path):
         await connection.close()
 
 
+async def test_who_stopped_listening_hears_of_no_loss(tmp_path: Path):
+    heard: list[str] = []
+    async with a_server(tmp_path) as server:
+        connection = await Connection.open(
+            server.url, name="watcher", user="watcher", password=server.users["watcher"], patience=5
+        )
+        inbox = connection.new_inbox()
+        stop = await connection.listen(f"{inbox}.a", lambda *_: None, lost=lambda: heard.append("stopped"))
+        await connection.listen(f"{inbox}.b", lambda *_: None, lost=lambda: heard.append("listens"))
+        await stop()
+        server.kill()
+        async with asyncio.timeout(READY):
+            while not heard:
+                await asyncio.sleep(0.01)
+        await connection.close()
+    assert {*heard} == {"listens"}
+
+
 async def test_it_can_be_closed_after_a_caller_gave_up_waiting_for_its_end(tmp_path: Path):
     """As a reconnection does that is broken off: it waits for the socket's end, and that wait is everybody's."""
     async with a_server(tmp_path) as server:

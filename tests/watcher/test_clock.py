@@ -38,6 +38,13 @@ def test_one_that_ran_out_is_told_until_the_log_knows_it():
     assert clock.measure(KEY, (), 63.0, at(63)) == ([], None)
 
 
+def test_a_judgement_that_ended_is_measured_anew_when_it_comes_back():
+    clock = a_clock()
+    clock.measure(KEY, (JUDGEMENT,), 0.0, at(0))
+    assert clock.measure(KEY, (), 59.0, at(59)) == ([], None)
+    assert clock.measure(KEY, (JUDGEMENT,), 61.0, at(61)) == ([], 60.0)
+
+
 def test_without_sight_nothing_is_judged():
     clock = a_clock(sees=False)
     assert clock.measure(KEY, (JUDGEMENT,), 0.0, at(0)) == ([], None)

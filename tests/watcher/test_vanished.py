@@ -1,12 +1,21 @@
 """Jobs that a LIST lacks: one is asked for, very many are not believed gone."""
 
+import asyncio
+
 import pytest
 
+from services.watcher.asking import Asking
 from services.watcher.core.lists import too_many
 from services.watcher.core.questions import UNANSWERED, Answers, Confirm, Presence, settles
+from shared.eventlog.account import HEADS
+from shared.frameworks.kinds import BUILT_IN
 from shared.job.events.watcher import JobGone
 from shared.job.naming import Uid
 from tests.kit.builders import a_spec, observed
+from tests.kit.histories import a_history
+from tests.memory.cluster import MemoryCluster
+from tests.memory.eventlog import MemoryBucket, MemoryEventLog, MemoryJournal
+from tests.memory.store import MemoryStore
 from tests.watcher.watching import Watching, a_resource
 
 
@@ -80,3 +89,18 @@ def test_an_answer_about_another_store_says_nothing():
     assert [type(fact).__name__ for fact in watching.seen()] == ["JobGone"]
     watching.cache.epoch = 1
     assert watching.seen() == []
+
+
+async def test_an_answer_is_dropped_once_its_question_is_not_asked_any_more():
+    """Asked again later, the job may be there again."""
+    gone, history, woken = Confirm(epoch=0, taken=(), missing=True), a_history([observed(a_spec())]), asyncio.Event()
+    cluster, journal = MemoryCluster(MemoryStore()), MemoryJournal()
+    log, heads = MemoryEventLog(journal), MemoryBucket(journal, HEADS, user="watcher")
+    async with asyncio.TaskGroup() as tasks:
+        asking = Asking(cluster, log, heads, BUILT_IN, tasks, lambda *_: woken.set())
+        asking.ask(history, (gone,))
+        async with asyncio.timeout(10):
+            await woken.wait()
+    assert asking.answers(history.job.key).of(gone) == Presence(there=False)
+    asking.ask(history, ())
+    assert asking.answers(history.job.key) == UNANSWERED
