@@ -243,10 +243,6 @@ class Answers:
     async def _answer(self, question: Question, share: Share, as_table: bool) -> Answer:
         asked, subjects = self._meant(question)
         log = await self.log()
-        if asked is None and self.view.archived.looked.is_set():
-            with suppress(Trouble):
-                # One that nobody waits for any more goes on: what it writes, and notes as read, belong together.
-                await asyncio.shield(self.view.archived.look())
         key = (await log.identity(), question, as_table, self.view.archived.extent if asked is None else None)
         end = await self._end(log, subjects)
         if (known := self._known(key, end)) is not None:
@@ -298,6 +294,10 @@ class Answers:
             row = view.find(asked, question.namespace, question.uid)
             return None if row is None else partial(_document, row, question, as_table)
         selection, page, late = Selection(question), _page(question), _since(question.since)
+        if view.archived.looked.is_set():
+            with suppress(Trouble):
+                # The look goes on if its client leaves: what it writes belongs to how far it has read.
+                await asyncio.shield(view.archived.look())
         await view.reached(identity, end, archived=True)
         page = page.goes_on_in(identity, view.position)
         rows, archived = view.rows(question.namespace, every=True), view.archived

@@ -163,8 +163,7 @@ class Archive:
             return {namespace}
         found, subjects = set[str](), 0
         while True:
-            query = {"subjects_filter": ARCHIVED, "offset": subjects}
-            page = (await api.call(self._connection, f"STREAM.INFO.{ARCHIVE}", query, StreamInfo)).state.subjects
+            page = (await api.stream_info(self._connection, ARCHIVE, ARCHIVED, offset=subjects)).state.subjects
             if not page:
                 return found
             subjects += len(page)
