@@ -33,6 +33,8 @@ def main(words: Sequence[str] | None = None) -> int:
     told = begun
     for seed, outcome in _all(range(first, first + number)):
         outcomes[seed] = outcome
+        if outcome.faults:
+            print(f"seed {seed}: {outcome.faults[0]}", file=sys.stderr)
         if time.perf_counter() - told > PROGRESS_SECONDS:
             told = time.perf_counter()
             failing = sum(bool(each.faults) for each in outcomes.values())
