@@ -105,9 +105,12 @@ class Archive:
         Raises `Conflict` if other lines are there, `ValueError` if what is there is damaged, `Transient` if the archive
         is full or away.
         """
-        there = [part async for part in self.parts(subject) if part.seal == seal]
-        newest = await self.newest(subject)
-        last = newest.sequence if newest is not None else 0
+        there, last = list[Part](), 0
+        # What another process stores after this is refused: what is next comes behind the last one seen here.
+        async for part in self.parts(subject):
+            last = part.sequence
+            if part.seal == seal:
+                there.append(part)
         if there:
             # Another release may pack the same lines otherwise.
             lines, rest = chain.from_iterable(map(lines_in, bodies)), Packing()

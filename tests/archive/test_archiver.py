@@ -8,6 +8,7 @@ import hashlib
 import json
 import math
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from muster.history import Part, job_events, lines
 from services.archive.archiving import ArchiveFigures, Archiver
 from services.history.answers import Answers
 from shared.errors import Conflict, Refused, Transient
-from shared.eventlog import Stored, api, wire
+from shared.eventlog import Stored, api, parts, wire
 from shared.eventlog.account import ADMIN, ARCHIVE, ARCHIVER
 from shared.eventlog.archive import Archive, headers_of
 from shared.eventlog.connection import NoAnswer
@@ -390,6 +391,25 @@ async def test_of_a_history_that_retention_cuts_nothing_is_left(
         await archive(mine, namespace, seals=0, most={"": 2})
         parts = [part async for part in log.archive.parts(archived_under(namespace))]
         assert [(key_archived(part.subject).name, part.number) for part in parts] == [("newer", 1)]
+
+
+async def test_an_archiver_that_was_stopped_after_it_looked_doubles_nothing(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+):
+    subject, seal = archived_under(a_namespace(), "resnet", "u-1"), Seal(1, 9, 9, "2" * 64)
+    async with connected(nats_server, ARCHIVER) as log:
+        mine, other = log.archive, log.archive
+
+        async def then_stopped(subject: str) -> AsyncIterator[parts.Part]:
+            async for part in other.parts(subject):
+                yield part
+            await other.store(subject, seal, [gzip.compress(b"one\n")], "{}")
+            # For one second the server itself knows what was stored.
+            await asyncio.sleep(1.6)
+
+        monkeypatch.setattr(mine, "parts", then_stopped)
+        await mine.store(subject, seal, [gzip.compress(b"one\n")], "{}")
+        assert len([part async for part in other.parts(subject)]) == 1
 
 
 async def test_another_history_with_the_same_seal_is_not_added_to(nats_server: NatsServer):
