@@ -233,7 +233,7 @@ class PyTorchJob(KubeflowJob):
         if elastic is None:
             return found | {"PET_NNODES": str(size)}
         # The pods of an attempt that began without a rendezvous pod have theirs at the first worker.
-        served = replica.size(RENDEZVOUS)
+        served = replica.context.sizes.get(RENDEZVOUS)
         host = rendezvous_name(replica.context.key) if served else replica.host(WORKER)
         return found | elastic.environment(host, replica.ports[WORKER])
 

@@ -69,8 +69,8 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
         return self.context.slot.index
 
     def size(self, role: str) -> int:
-        """The number of pods of that role in this attempt; 0 without such a role."""
-        return self.context.sizes.get(role, 0)
+        """The number of pods of that role in this attempt; 0 without such a role, also if an edit took it away."""
+        return self.context.sizes.get(role, 0) if any(known.name == role for known in self.spec.roles) else 0
 
     def host(self, role: str, index: int = 0) -> str:
         """The host name of that pod, which every pod of the job resolves."""

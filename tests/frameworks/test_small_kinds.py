@@ -11,6 +11,8 @@ from shared.frameworks.framework import Framework
 from shared.frameworks.jaxjob import JAXJOB
 from shared.frameworks.kubeflow import JOB_ROLE
 from shared.frameworks.paddlejob import PADDLEJOB
+from shared.frameworks.pytorchjob import PYTORCHJOB
+from shared.frameworks.tfjob import TFJOB
 from shared.frameworks.xgboostjob import XGBOOSTJOB
 from shared.job.naming import Slot
 from tests.frameworks.documents import (
@@ -20,8 +22,10 @@ from tests.frameworks.documents import (
     custom,
     jax_job,
     paddle_job,
+    pytorch_job,
     reasons_of,
     spec_of,
+    tf_job,
     xgboost_job,
 )
 from tests.kit.pods import context_of, pod_for
@@ -46,6 +50,22 @@ def environments(framework: Framework, document: Document) -> dict[str, Any]:
         ]
         for name, pod in pods(framework, document).items()
     }
+
+
+@pytest.mark.parametrize(
+    ("framework", "job", "role", "gone"),
+    [
+        pytest.param(XGBOOSTJOB, xgboost_job(Master=1), "master", "worker", id="XGBoostJob"),
+        pytest.param(PADDLEJOB, paddle_job(Worker=2), "worker", "master", id="PaddleJob"),
+        pytest.param(PYTORCHJOB, pytorch_job(Master=1), "master", "worker", id="PyTorchJob"),
+        pytest.param(TFJOB, tf_job(Worker=2), "worker", "ps", id="TFJob"),
+    ],
+)
+def test_a_role_that_an_edit_took_away_has_no_pods_for_those_that_are_made_again(
+    framework: Framework, job: Document, role: str, gone: str
+):
+    slot = Slot(0, role, 0)
+    assert pod_for(custom(job), slot, framework, sizes={gone: 2}) == pod_for(custom(job), slot, framework)
 
 
 def port(number: int, name: str) -> list[Document]:
