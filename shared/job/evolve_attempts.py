@@ -16,10 +16,10 @@ from shared.job.events.status import JobCreated, JobRestarting, JobSuspended, Jo
 from shared.job.events.watcher import JobAdopted, PodsObserved
 from shared.job.evolve_pods import pods_already_seen, pods_observed
 from shared.job.evolve_requests import released, spoiling, with_edit, with_request
-from shared.job.naming import RESTART_REQUESTED, Slot
+from shared.job.naming import Slot
 from shared.job.policies import quota
 from shared.job.policies.replacement import losses_before
-from shared.job.policies.retries import before_start
+from shared.job.policies.retries import ASKED_FOR, before_start
 from shared.job.sorted_set import SortedSet
 from shared.job.spec import LAUNCHER, WORKER, JobSpec
 from shared.job.state import (
@@ -178,7 +178,7 @@ def restarted(job: Job, event: JobRestarted, at: At) -> Job:
 
 def attempt_ended(job: Job, event: JobRestarting, at: At) -> Job:
     """The attempt failed, was disrupted, or a person asked for another; only a failure counts against backoffLimit."""
-    counted = event.counted and event.reason != RESTART_REQUESTED
+    counted = event.counted and event.reason not in ASKED_FOR
     disruptions = job.retries.disruptions
     if not event.counted:
         assigned_at = job.attempt.assigned

@@ -31,7 +31,7 @@ from shared.job.events.watcher import (
 )
 from shared.job.naming import NO_UID, RESTART_REQUESTED, Slot
 from shared.job.policies import quota
-from shared.job.reasons import DISRUPTED, LAUNCHER_UNSCHEDULABLE, NO_ROOM, PREEMPTED, RENDEZVOUS_LOST
+from shared.job.reasons import DISRUPTED, GANG_TOO_LARGE, LAUNCHER_UNSCHEDULABLE, NO_ROOM, PREEMPTED, RENDEZVOUS_LOST
 from shared.job.spec import LAUNCHER, WORKER
 from shared.job.state import Job
 from shared.job.views import PodView, each, occupies
@@ -321,7 +321,7 @@ def _of_disruption(reason: str) -> Cause:
 
 def _of_restart(job: Job, reason: str) -> Standing | None:
     """Why the places of a job whose attempt ended do not train; None if they only go on waiting for nodes."""
-    if reason == LAUNCHER_UNSCHEDULABLE:
+    if reason in (LAUNCHER_UNSCHEDULABLE, GANG_TOO_LARGE):
         return None
     if reason == RESTART_REQUESTED:
         return Standing("lost", "restart")

@@ -57,6 +57,7 @@ SCRIPT_FAILED = "ScriptFailed"
 STALLED = "Stalled"
 WORKER_FAILED = "WorkerFailed"
 GANG_INCOMPLETE = "GangIncomplete"
+GANG_TOO_LARGE = "GangTooLarge"
 POD_GROUP_MISSING = "PodGroupMissing"
 """Reasons that several modules use; every other reason is written in the one module that uses it."""
 
@@ -93,6 +94,10 @@ PHASES = {
     "ScalingOutFailed": Reason("the job does not have the workers that were asked for"),
     SIZE_NOT_WRITTEN: Reason("the resource does not have the present size yet"),
     GANG_INCOMPLETE: Reason("fewer pods exist than have to find places together"),
+    GANG_TOO_LARGE: Reason(
+        "more pods have to find places together than the job has now",
+        "{least} pods have to find places together, and the job has {left}; it begins again with those",
+    ),
     POD_GROUP_MISSING: Reason("the kube-scheduler waits for the PodGroup of the pods"),
     STALLED: Reason("the training makes no step"),
     PODS_MISSING: Reason("pods are not created yet"),

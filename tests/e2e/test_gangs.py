@@ -168,6 +168,16 @@ async def test_a_gang_grows_whole_or_not_at_all_and_shrinks_and_replaces(operato
     await gone(operator, "grows")
 
 
+async def test_a_gang_without_room_begins_again_with_the_fewer_workers_that_are_asked_for(operator: Operator) -> None:
+    await has_room(operator, 2)
+    await operator.apply(a_gang("large", 4))
+    await all_made(operator, "large", workers=4)
+    await operator.kubectl("scale", "trainingjob/large", "--replicas=2")
+    await operator.phase("Running", TRAININGJOBS, "large")
+    assert len(await placed(operator, "large")) == 2
+    await gone(operator, "large")
+
+
 async def test_a_job_by_capacity_has_its_minimum_at_once_and_then_takes_single_places(operator: Operator) -> None:
     await has_room(operator, 1)
     job = a_gang("elastic", 4, elasticity={"size": "Capacity"})

@@ -24,7 +24,8 @@ from shared.job.events.watcher import (
     PodsObserved,
     TimePassed,
 )
-from shared.job.naming import RESTART_REQUESTED, Slot, Uid
+from shared.job.naming import Slot, Uid
+from shared.job.policies.retries import ASKED_FOR
 from shared.job.spec import LAUNCHER, RENDEZVOUS
 from shared.job.state import Job
 from shared.job.timers import STALL
@@ -179,12 +180,7 @@ def _of_replacements(life: _Life, before: Job, event: SlotsAssigned, stored: Sto
 
 def _of_disruption(life: _Life, before: Job, event: JobRestarting | JobFailed, sequence: int) -> Iterator[str]:
     """A disruption of the leader ends no job, and the restart after it counts against no limit; any other one does."""
-    if (
-        before.spec is None
-        or before.between_attempts
-        or before.retries.restart_wanted
-        or event.reason == RESTART_REQUESTED
-    ):
+    if before.spec is None or before.between_attempts or before.retries.restart_wanted or event.reason in ASKED_FOR:
         return
     handling = before.spec.handling
     role = LAUNCHER if before.spec.has_launcher else handling.leader

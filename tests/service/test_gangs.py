@@ -107,6 +107,21 @@ async def test_pods_of_several_priorities_find_places_alone_and_the_job_is_told(
         assert told == [("FieldIgnored", "mnist")] * (not groups)
 
 
+async def test_a_gang_without_room_for_all_begins_again_when_fewer_workers_are_asked_for():
+    async with Crowd(room=2) as world:
+        world.submit("one", 4)
+        await world.until(lambda: len(world.pods()) == 4)
+        await world.quiet()
+        assert world.placed() == []
+        fewer = {"spec": {"etReplicaSpecs": {"worker": {"replicas": 2}}}}
+        world.store.patch(TRAININGJOBS, NAMESPACE, "one", fewer)
+        world.room = 3
+        await world.phase("Running", TRAININGJOBS, "one")
+        assert world.placed("one") == ["one-worker-0", "one-worker-1"]
+        assert [group.manifest["spec"]["schedulingPolicy"]["gang"]["minCount"] for group in world.groups()] == [2]
+        assert world.status(TRAININGJOBS, "one")["restartCount"] == 0
+
+
 async def test_a_scale_out_without_room_for_all_takes_no_place():
     async with Crowd(room=4) as world:
         await world.trains(workers=2)

@@ -7,7 +7,7 @@ from services.status.core import decide
 from shared.job.conditions import Condition
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import EffectRefused
-from shared.job.events.scaler import ScaleSucceeded
+from shared.job.events.scaler import ScaleSucceeded, WorkersReleased
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
 from shared.job.events.status import (
     Decision,
@@ -21,6 +21,7 @@ from shared.job.events.status import (
 )
 from shared.job.events.watcher import DisruptionNoticed, LauncherLost, PodsGone, TimePassed
 from shared.job.naming import Uid
+from shared.job.policies.retries import restart_delay
 from shared.job.spec import LAUNCHER, UNLIMITED, WORKER, RestartPolicy
 from shared.job.timing import next_due
 from shared.job.views import PodView, Slots
@@ -244,6 +245,38 @@ def test_a_person_may_restart_a_job_once():
     assert next_phase(*asked) == JobRestarting(reason="RestartRequested", message="a person asked for it")
     restarted = [*asked, JobRestarting(reason="RestartRequested"), JobRestarted(attempt=1, counted=False)]
     assert next_phase(*restarted, *a_new_attempt(1)) is None
+
+
+def a_gang_of_three(*sizes: int) -> list[AnyEvent]:
+    """Before any pod has a node, the job gets these sizes, one after the other."""
+    story = [observed(a_spec(3, gang=0)), JobCreated(reason="TrainingJobCreated")]
+    story.append(SlotsAssigned(slots=(workers(0, 1, 2),), reason="JobCreated", gang=3))
+    return [*story, *(observed(a_spec(size, gang=0), generation=at) for at, size in enumerate(sizes, 2))]
+
+
+def test_a_gang_that_has_fewer_pods_than_find_places_together_begins_again():
+    released = WorkersReleased(request=Uid("replicas-2"), slots=(workers(2),), reason="BeforeTheStart")
+    done = ScaleSucceeded(request=Uid("replicas-2"), reason="AlreadyThatSize")
+    again = JobRestarting(
+        reason="GangTooLarge",
+        message="3 pods have to find places together, and the job has 2; it begins again with those",
+    )
+    assert next_phase(*a_gang_of_three(2), released) is None, "the next attempt would begin with three"
+    assert next_phase(*a_gang_of_three(2), released, done) == again
+    larger = observed(a_spec(5, gang=0), generation=3)
+    assert next_phase(*a_gang_of_three(2), released, done, larger) == again, "it would grow once it runs"
+    placed = pods(worker(0, phase="Pending", node="node-1", ran=False))
+    assert next_phase(*a_gang_of_three(2), placed, released, done) is None, "all of them have places"
+    job = given(*a_gang_of_three(2), released, done, again).job
+    assert job.retries.restarting is not None
+    assert restart_delay(job, job.retries.restarting) == 0
+    assert job.retries.disruptions == 0
+
+
+def test_a_gang_whose_lost_pod_is_replaced_is_whole():
+    lost = worker(1, version=11, deleting=True, phase="Pending", ran=False)
+    story = [*a_gang_of_three(), pods(worker(1, phase="Pending", ran=False)), pods(lost), PodsGone(uids=(lost.uid,))]
+    assert next_phase(*story) is None
 
 
 def test_an_old_word_asks_for_nothing():

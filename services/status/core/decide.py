@@ -13,7 +13,7 @@ from shared.job.events import status
 from shared.job.events.event import Cause
 from shared.job.fold import History, closed
 from shared.job.naming import NO_UID, RESTART_REQUESTED, Slot
-from shared.job.policies import quota
+from shared.job.policies import gangs, quota
 from shared.job.policies.retries import may_restart, used_up
 from shared.job.policies.verdict import verdict
 from shared.job.sorted_set import SortedSet
@@ -52,6 +52,10 @@ def next_phase(job: Job) -> Record | None:
         return Record(
             status.JobRestarting(reason=RESTART_REQUESTED, message=message), Cause(job.retries.restart_wanted)
         )
+    if left := gangs.left(job):
+        message = reasons.told(reasons.PHASES, reasons.GANG_TOO_LARGE, least=job.attempt.gang, left=left)
+        asked = Cause(job.resource.edited)
+        return Record(status.JobRestarting(reason=reasons.GANG_TOO_LARGE, message=message), asked)
     if job.status.phase == "Running" and (request := job.scaling.open_request) is not None:
         return Record(status.JobScaling(reason=reasons.SCALING_START, message=request.wish), Cause(request.accepted))
     if job.status.phase == "Scaling" and not job.scaling.open:

@@ -71,6 +71,20 @@ def _first(job: Job) -> SortedSet[Slot]:
     return SortedSet([slot for slot in slots if slot.role not in OUTSIDE][: attempt.gang])
 
 
+def left(job: Job) -> int:
+    """How many pods the attempt has, if those are too few for its first gang and wait for ever; otherwise 0.
+
+    Kubernetes 1.36 changes no `minCount`, and no release lets a pod change its group.
+    """
+    attempt = job.attempt
+    if not attempt.gang or attempt.placed or not job.starting:
+        return 0
+    slots = [slot for slot in attempt.slots | attempt.vacancies.keys() if slot.role not in OUTSIDE]
+    # An edit that takes workers away has released them, and gives the job its size afterwards.
+    begins = job.scaling.size <= sum(slot.role == WORKER for slot in slots)
+    return len(slots) if begins and len(slots) < attempt.gang else 0
+
+
 def within(job: Job, slots: Iterable[Slot]) -> list[Slot]:
     """Those of these slots without a pod that may get one now: before its first gang has places a job has no others."""
     first = _first(job) if job.attempt.gang else ()

@@ -15,7 +15,7 @@ from shared.backoff import doubled
 from shared.job.attempt import Verdict
 from shared.job.events.event import EffectRefused
 from shared.job.naming import RESTART_REQUESTED
-from shared.job.reasons import NAME_HELD, STALLED
+from shared.job.reasons import GANG_TOO_LARGE, NAME_HELD, STALLED
 from shared.job.spec import JobSpec
 from shared.job.state import Job, Refusal, Restarting, refusal_key
 from shared.job.views import each
@@ -31,6 +31,10 @@ OUT_OF_MEMORY = "OOMKilled"
 
 NEVER_STARTED = frozenset({"StartError", "ContainerCannotRun"})
 """The reasons of a command that the container runtime could not start: containerd's and Docker's."""
+
+
+ASKED_FOR = frozenset({RESTART_REQUESTED, GANG_TOO_LARGE})
+"""The reasons of restarts that follow from what a person asked for: they begin at once, and count against nothing."""
 
 
 def retryable(code: int | None) -> bool:
@@ -140,4 +144,4 @@ def restart_delay(job: Job, why: Restarting) -> int:
     """
     if why.counted:
         return before_start(job.retries.restarts + 1)
-    return 0 if why.reason == RESTART_REQUESTED else before_start(job.retries.disruptions - 1)
+    return 0 if why.reason in ASKED_FOR else before_start(job.retries.disruptions - 1)
