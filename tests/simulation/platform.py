@@ -103,7 +103,7 @@ class Platform:
         """By namespace and name of a pod, how often something was drawn for it."""
         self._silent = set[str]()
         """The nodes whose kubelet says nothing."""
-        self._used: dict[tuple[str, str], tuple[str, float]] = {}
+        self._used: dict[tuple[str, str], tuple[Held, float]] = {}
         """Workers that left the hosts files, with the launcher that runs processes on them, and until when."""
         self.places = 0
         """The number of pods that find a node until then; 0 for any number."""
@@ -216,18 +216,23 @@ class Platform:
 
     def _note_left(self, before: Held, after: Held) -> None:
         """A launcher goes on with the processes of workers that left its hosts files, some of them for seconds."""
-        job = after.at[1].removesuffix(config_name(""))
+        launcher = self._store.get(PODS, after.at[0], f"{after.at[1].removesuffix(config_name(''))}-launcher")
+        if launcher is None:
+            return
         for name in sorted(_hosts(before) - _hosts(after)):
             # Not by the version, which other tenants' writes raise, too.
             chance = Random(f"{self._seed} {after.at} {sorted(_hosts(after))} {name}")
             until = self._loop.time() + chance.choice((0.0, 0.0, 1.0, LONGEST_USE_SECONDS)) * chance.random()
-            self._used[after.at[0], name] = f"{job}-launcher", until
+            self._used[after.at[0], name] = launcher, until
 
     def in_use(self, namespace: str, pod: str) -> bool:
         """True if the launcher still runs a process on a worker that left its hosts files."""
-        launcher, until = self._used.get((namespace, pod), ("", 0.0))
-        held = self._store.get(PODS, namespace, launcher) if until > self._loop.time() else None
-        return held is not None and trains(held)
+        launcher, until = self._used.get((namespace, pod), (None, 0.0))
+        if launcher is None or until <= self._loop.time():
+            return False
+        held = self._store.get(PODS, *launcher.at)
+        # A container that the kubelet began again has read the new hosts files.
+        return held is not None and trains(held) and _restarts_of(held) == _restarts_of(launcher)
 
     def _collect(self) -> None:
         self._collecting = False
