@@ -3,8 +3,10 @@
 Here and nowhere else: of a fixture that several conftests import, each would start one of its own.
 """
 
+import gc
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,32 @@ from tests.kit.nats import nats_cluster, nats_server
 from tests.kit.recorder import KEPT_IN, Recorder, Recording
 
 __all__ = ["certificates", "control_plane", "nats_cluster", "nats_server"]
+
+FOLDERS = {"node": ("e2e", "node"), "page": ("page",)}
+"""Of tests with a mark: who asks for that mark alone imports no others, which takes longer than many a test."""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the files that have no test with the mark asked for."""
+    folders = FOLDERS.get(config.option.markexpr)
+    return True if folders and collection_path.is_file() and not _within(collection_path, folders) else None
+
+
+def _within(path: Path, folders: Sequence[str]) -> bool:
+    return path.relative_to(Path(__file__).parent).parts[0] in folders
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Raises `UsageError` for a test that would be left out where its mark is asked for."""
+    for mark, folders in FOLDERS.items():
+        if item.get_closest_marker(mark) and not _within(item.path, folders):
+            raise pytest.UsageError(f"{item.nodeid}: a test with the mark {mark} has its place in {folders}")
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays: the collector of garbage need not look at it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_configure(config: pytest.Config) -> None:
