@@ -284,20 +284,14 @@ async def _queued(settings: Settings, asked: Asked, namespace: str) -> str:
 async def why_of(
     source: Source, asked: Asked, about: str, namespace: str, *, uid: str = "", as_json: bool = False
 ) -> str:
-    """The answer of `muster why`, as text or as JSON."""
+    """The answer of `muster why`, as text or as JSON.  Raises `Refused` if the log does not have the job."""
     if isinstance(source, KubeCluster):
         question = Question(namespace, asked.word, "why", about=about, uid=uid, text=not as_json)
         with accepting(TOO_LARGE):
             return (await ask(source, question)).decode()
-    return "".join(f"{line}\n" for line in await answer(source, asked, about, namespace, uid=uid, as_json=as_json))
-
-
-async def answer(
-    source: Source, asked: Asked, about: str, namespace: str, *, uid: str = "", as_json: bool = False
-) -> list[str]:
-    """The lines of the answer.  Raises `Refused` if the log does not have the job."""
     histories, events = await _everything(source, asked, namespace, uid)
-    return answered(histories, events, asked, about, namespace, uid=uid, as_json=as_json)
+    lines = answered(histories, events, asked, about, namespace, uid=uid, as_json=as_json)
+    return "".join(f"{line}\n" for line in lines)
 
 
 async def report(

@@ -12,9 +12,10 @@ from typing import Any
 import msgspec
 
 from muster.doctor.findings import Finding, fail, names, ok, unknown, warn
-from muster.doctor.rights import COMPONENT, NAMESPACE, SERVICES, environment
+from muster.doctor.rights import COMPONENT, NAMESPACE, environment
 from shared.eventlog.inspection import Holding
 from shared.eventlog.tls import Life
+from shared.installation.permissions import SERVICES_OF_A_CLUSTER as SERVICES
 from shared.process.serving import Report
 
 OLDEST_KUBERNETES = (1, 29)

@@ -2,8 +2,8 @@
 
 import asyncio
 import hmac
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
@@ -103,15 +103,10 @@ class Server:
         self._turns = asyncio.Semaphore(AT_ONCE)
         self._waiting = 0
 
-    @asynccontextmanager
-    async def serving(self, certificate: Certificate) -> AsyncIterator[int]:
-        """Serve while the context lasts; yields the port.
-
-        Raises `Refused` without a token or a certificate that can be used, or if the port is taken.
-        """
+    def serving(self, certificate: Certificate) -> AbstractAsyncContextManager[int]:
+        """Serve while the context lasts, as `listening` does.  Raises `Refused` without a token."""
         read_token(self._token)
-        async with listening(self._handle, HTTPS, certificate) as port:
-            yield port
+        return listening(self._handle, HTTPS, certificate)
 
     async def _handle(self, request: web.BaseRequest) -> web.Response:
         if request.path != PATH:

@@ -18,7 +18,7 @@ from typing import Self
 from urllib.parse import urlencode
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from services.history import documents
 from services.history.documents import Row
@@ -187,17 +187,7 @@ class Answers:
 
     def _meant(self, question: Question) -> tuple[Asked | None, tuple[str, ...]]:
         """The job or request, None for a list; and the filters of its events."""
-        named = (
-            question.namespace,
-            question.name,
-            question.only,
-            question.at,
-            question.about,
-            question.uid,
-            question.since,
-            question.go_on,
-        )
-        if sum(map(len, (*named, question.labels, question.fields))) > MOST_WORDS:
+        if sum(len(each) for each in astuple(question) if isinstance(each, str)) > MOST_WORDS:
             raise Refused(f"a question has at most {MOST_WORDS} characters; ask with the names alone", reason="Invalid")
         must_be_names(question.namespace)
         if not (name := question.name or question.only):

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
-from muster.asking import answer, report_of
+from muster.asking import report_of, why_of
 from muster.get import Options, texts
 from muster.history import Part, job_events, lines
 from services.history import answers
@@ -60,10 +60,10 @@ async def told(log: Log, question: Question) -> str:
 
 
 async def test_its_words_are_those_of_the_command_line(log: Log):
-    printed = "".join(f"{line}\n" for line in await answer(reader(log), ASKED, "", "team-a"))
+    printed = await why_of(reader(log), ASKED, "", "team-a")
     assert await told(log, ask(part="why", text=True)) == printed
-    [why] = await answer(reader(log), ASKED, "worker-1", "team-a", as_json=True)
-    assert await told(log, ask(part="why", about="worker-1")) == f"{why}\n"
+    printed = await why_of(reader(log), ASKED, "worker-1", "team-a", as_json=True)
+    assert await told(log, ask(part="why", about="worker-1")) == printed
     log.add(JobGone(version=90))
     report = await report_of(reader(log), ASKED, "team-a", known_kinds())
     found = msgspec.json.decode(await told(log, ask(part="report")), type=Report)
@@ -350,6 +350,15 @@ async def test_what_cannot_be_answered_is_refused_in_a_word(log: Log, question: 
     with pytest.raises(Refused) as refused:
         await of(log).answer(question)
     assert refused.value.reason == reason
+
+
+WORDS = [name for name, value in asdict(Question()).items() if isinstance(value, str)]
+
+
+@pytest.mark.parametrize("field", WORDS)
+async def test_the_words_of_a_question_are_bounded_in_each_field(log: Log, field: str):
+    with pytest.raises(Refused, match="at most 1024 characters"):
+        await of(log).answer(replace(Question(), **{field: "a" * 1025}))
 
 
 async def test_a_history_beyond_the_bound_is_refused_with_what_to_do(log: Log, monkeypatch: pytest.MonkeyPatch):

@@ -8,7 +8,7 @@ import json
 import msgspec
 import pytest
 
-from muster.asking import answer
+from muster.asking import why_of
 from shared.errors import Refused
 from shared.eventlog import Stored
 from shared.frameworks.scale_requests import SCALEINS, SCALEOUTS
@@ -331,7 +331,7 @@ async def test_the_answer_needs_no_event_of_other_jobs():
     # Reading it fails: its subject is of no job.
     journal.events.append(Stored(2, "facts.team-b.another", "bad", "2030-01-01T00:00:00.000Z", b""))
     journal.events += log_of(a_running_job(2), after=2)
-    heading, *_ = await answer(MemoryEventLog(journal), ASKED, "", KEY.namespace)
+    heading, *_ = (await why_of(MemoryEventLog(journal), ASKED, "", KEY.namespace)).splitlines()
     assert "Running" in heading
 
 
@@ -540,10 +540,10 @@ async def test_nothing_is_unknown_of_what_the_services_decided():
         await world.quiet()
         log = MemoryEventLog(world.journal, user="status")
         for about in ("", "worker-0", "worker-2", "launcher", "scaleout/out", "scalein/in"):
-            told = "\n".join(await answer(log, ASKED, about, NAMESPACE, uid=uid))
+            told = await why_of(log, ASKED, about, NAMESPACE, uid=uid)
             assert UNRECORDED not in told, told
             assert "the job was" in told or "was created: " in told, told
-        told = "\n".join(await answer(log, parse_target("scaleout/out"), "", NAMESPACE))
+        told = await why_of(log, parse_target("scaleout/out"), "", NAMESPACE)
         assert told.startswith("scaleout/out: Succeeded")
 
 
@@ -552,7 +552,7 @@ async def test_a_request_whose_job_is_not_there_says_what_it_waits_for():
         world.apply(SCALEOUTS, a_scale_out(2, job="nobody"))
         await world.phase("Pending", SCALEOUTS, "out")
         log = MemoryEventLog(world.journal, user="status")
-        told = await answer(log, parse_target("scaleout/out"), "", NAMESPACE)
+        told = (await why_of(log, parse_target("scaleout/out"), "", NAMESPACE)).splitlines()
     there = "there is no TrainingJob of that name in this namespace; jobs of other kinds are scaled by `kubectl scale`"
     assert told[0].startswith(f"scaleout/out: Pending: JobNotFound: {there}; the request fails at ")
     assert told[0].endswith(" UTC at the earliest unless the job comes before")
@@ -568,8 +568,8 @@ async def test_of_two_requests_of_one_name_the_kind_tells_which_is_meant():
         world.apply(SCALEINS, a_scale_in(1, name="same"))
         await world.phase("ScaleSucceeded", SCALEINS, "same")
         log = MemoryEventLog(world.journal, user="status")
-        out = await answer(log, parse_target("scaleout/same"), "", NAMESPACE)
-        other = await answer(log, ASKED, "scalein/same", NAMESPACE)
+        out = (await why_of(log, parse_target("scaleout/same"), "", NAMESPACE)).splitlines()
+        other = (await why_of(log, ASKED, "scalein/same", NAMESPACE)).splitlines()
     assert out[0].startswith("scaleout/same: Succeeded")
     assert other[0].startswith("scalein/same: Succeeded")
 
