@@ -65,8 +65,6 @@ EXPIRED = 410
 
 
 class Options(msgspec.Struct, frozen=True):
-    """The options of the command."""
-
     namespace: str
     """The namespace; empty for all."""
     asked: Asked | None = None

@@ -105,7 +105,6 @@ def job_events(
 async def events_now(
     asked: Asked, namespace: str, settings: Settings, *, uid: str = "", nats: bool
 ) -> Sequence[Stored]:
-    """A job's events until now."""
     async with (
         open_source(settings, nats=nats) as source,
         aclosing(job_events(source, asked, namespace, uid=uid)) as found,

@@ -73,8 +73,6 @@ def wait_of(retry_after: str, now: float) -> float:
 
 
 class CloudEvent(NamedTuple):
-    """What is sent of one event."""
-
     attributes: dict[str, str]
     """Those of CloudEvents but for `datacontenttype`."""
     body: bytes

@@ -83,7 +83,6 @@ class Question(msgspec.Struct, frozen=True):
 
 
 def query_of(question: Question) -> dict[str, str]:
-    """The query of a question."""
     words = {"about": question.about, "uid": question.uid, "after": str(question.after or "")}
     words |= {"output": "text" if question.text else "", "every": "true" if question.every else ""}
     words |= {"labelSelector": question.labels, "limit": str(question.limit or ""), "continue": question.go_on}

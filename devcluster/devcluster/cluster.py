@@ -132,7 +132,6 @@ class DevelopmentCluster(ABC):
         return self.nodes[0]
 
     def kubeconfig(self, user: str) -> Path:
-        """The kubeconfig of `user`."""
         return self.data / f"kubeconfig-{user.replace(':', '-')}"
 
     @property

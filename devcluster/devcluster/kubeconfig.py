@@ -12,7 +12,6 @@ CONTEXT = "devcluster"
 
 
 def write_kubeconfig(path: Path, *, server: str, authority: bytes, user: str, token: str) -> None:
-    """Write a kubeconfig for `server`, whose certificate `authority` signed."""
     trusted = base64.b64encode(authority).decode()
     write_access(path, {"server": server, "certificate-authority-data": trusted}, user=user, token=token)
 

@@ -33,8 +33,6 @@ Data = Annotated[
 
 
 class ForwardOptions(NamedTuple):
-    """The options of `muster forward`."""
-
     to: Annotated[str, typer.Option("--to", envvar="MUSTER_FORWARD_TO", metavar="URL", help="where events are posted")]
     types: Annotated[list[str] | None, typer.Option("--type", help="only events of this type; may be repeated")] = None
     namespaces: Annotated[

@@ -77,7 +77,6 @@ def text(findings: Sequence[Finding]) -> str:
 
 
 def document(findings: Sequence[Finding]) -> dict[str, Any]:
-    """The document for programs."""
     return {
         "schema": SCHEMA,
         "ok": is_well(findings),

@@ -30,7 +30,6 @@ SET_UP = "run `muster setup` with an administrator's NATS credentials"
 
 
 def missing(these: Sequence[str]) -> Finding:
-    """The finding about missing streams."""
     return fail("log.streams", f"the log lacks the streams {', '.join(these)}", SET_UP)
 
 

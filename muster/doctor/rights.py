@@ -9,10 +9,10 @@ from muster.doctor.findings import Finding, fail, names, ok, unknown, warn
 from shared.cluster.examination import Right, granting
 from shared.cluster.scope import labelling
 from shared.frameworks.framework import Framework
+from shared.installation.permissions import SERVICES_OF_A_CLUSTER as SERVICES
 from shared.installation.permissions import USUAL, Powers, necessary, needs
 from shared.job.events.event import Author
 
-SERVICES: tuple[Author, ...] = ("watcher", "scheduler", "scaler", "status")
 ALL = "all"
 """The component label of all four services in one process."""
 COMPONENT = "app.kubernetes.io/component"
@@ -193,7 +193,6 @@ def among_tenants(accounts: Iterable[Account], pods_of_jobs: Iterable[str]) -> l
 
 
 def no_accounts(home: str) -> Finding:
-    """The finding if the namespace has no service account of Muster."""
     return unknown(
         "rights.accounts",
         f"the namespace {home} has no service account of Muster, so no rights were checked",

@@ -191,7 +191,6 @@ class Server:
 
     @property
     def streams(self) -> int:
-        """The streams that are open."""
         return self._streams.open
 
     @asynccontextmanager

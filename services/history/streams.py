@@ -43,7 +43,6 @@ class Streams:
 
     @property
     def open(self) -> int:
-        """The streams that are open."""
         return self._streams[0].taken + self._watches[0].taken
 
     @contextmanager

@@ -46,8 +46,6 @@ class Folding(Transient):
 
 
 class _Folded:
-    """The fold of one job."""
-
     __slots__ = ("first", "history", "key", "packed", "prefixes", "sealed")
 
     def __init__(self, key: JobKey, first: int) -> None:

@@ -85,7 +85,6 @@ def _named(kubeconfig: Path | None) -> list[str]:
 
 
 def _files(paths: list[str]) -> list[str]:
-    """The paths that exist."""
     return [path for path in map(os.path.expanduser, paths) if Path(path).is_file()]
 
 

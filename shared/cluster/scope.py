@@ -57,7 +57,6 @@ def why_excluded(claims: Mapping[str, str], identity: str) -> str:
 
 
 def described(claims: Mapping[str, str]) -> str:
-    """The claims in words."""
     return ", ".join(
         f"{in_words(name)} has the log {held.replace(' ', ' at ')}" for name, held in sorted(claims.items())
     )

@@ -349,7 +349,6 @@ def _imports(user: str) -> list[_Import]:
 
 
 def _imports_of_copy(copy: Copy) -> list[_Import]:
-    """What feeds a copy."""
     return [
         _Import("service", ACCOUNT, copy.reset, copy.reset.replace("$JS.API", LOG_API)),
         _Import("service", ACCOUNT, copy.flow),

@@ -278,5 +278,4 @@ class Attempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return SortedSet([slot for slot in self.slots if slot.role == WORKER])
 
     def worker_slot(self, index: int) -> Slot:
-        """The slot of a worker of this attempt."""
         return Slot(self.number, WORKER, index)

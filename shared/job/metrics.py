@@ -77,8 +77,6 @@ DECISION_NAMES = {kind: str(kind.__struct_config__.tag) for kind in AUTHORS if k
 
 
 class JobMetrics:
-    """The metrics of one fold."""
-
     def __init__(self, *, names: bool = False, devices: Iterable[str] = ()) -> None:
         """With `names` they tell namespaces apart.  All but these `devices` are told as one."""
         self._names = names

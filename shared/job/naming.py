@@ -168,7 +168,6 @@ def subject_of(key: JobKey, family: Family, author: str, tag: str) -> str:
 
 
 def key_of(subject: Subject) -> JobKey:
-    """The job of an event."""
     return JobKey(subject.namespace, subject.name, Uid(subject.uid))
 
 

@@ -397,7 +397,6 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return found
 
     def pod_name(self, slot: Slot) -> WorkerName:
-        """The name of a slot's pod."""
         stem = next((role.stem for role in self.spec.roles if role.name == slot.role), "") if self.spec else ""
         return WorkerName(f"{stem}{slot.index}") if stem else pod_name(self.key.name, slot)
 
@@ -476,7 +475,6 @@ def hosts_seen(job: Job, version: int) -> bool:
 
 
 def without(mapping: Mapping[K, V], key: K) -> dict[K, V]:
-    """The mapping without one key."""
     return {kept: value for kept, value in mapping.items() if kept != key}
 
 

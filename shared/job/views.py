@@ -312,5 +312,4 @@ def spans(slots: Iterable[Slot]) -> tuple[Slots, ...]:
 
 
 def each(groups: Iterable[Slots]) -> SortedSet[Slot]:
-    """The slots in groups."""
     return SortedSet([slot for group in groups for slot in group])

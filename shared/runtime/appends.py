@@ -65,8 +65,6 @@ class _UnderWay:
 
 
 class Appends:
-    """The appends of one service."""
-
     def __init__(
         self,
         author: Author,

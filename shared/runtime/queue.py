@@ -86,8 +86,6 @@ class Slice:
 
 
 class WorkQueue(Generic[K]):
-    """Keys to work on."""
-
     def __init__(
         self, clock: Callable[[], float] = time.perf_counter, *, flow: Callable[[K], Hashable] = lambda _: None
     ) -> None:

@@ -23,8 +23,6 @@ _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]{0,63}")
 
 
 class Metric(msgspec.Struct, frozen=True):
-    """The definition of one metric."""
-
     name: str
     type: Literal["counter", "gauge", "histogram"]
     labels: Labels
@@ -76,8 +74,6 @@ class Spread:
 
 
 class Histogram:
-    """The values of a histogram."""
-
     __slots__ = ("metric", "values")
 
     def __init__(self, metric: Metric) -> None:

@@ -63,8 +63,6 @@ REPORTS = Metric("muster_progress_reports_total", "counter", ("code",), "Reports
 
 
 class ProcessMetrics:
-    """The metrics of one service in one process."""
-
     def __init__(self, service: Author) -> None:
         self._service = service
         self._effects, self._effect_seconds = Count(EFFECTS), Histogram(EFFECT_SECONDS)

@@ -47,12 +47,10 @@ class Aggregation:
             objects.create(CONFIG_MAPS, NAMESPACE, {"metadata": {"name": NAME}, "data": data}, Write())
 
     async def close(self) -> None:
-        """Close the connections."""
         for session in self._sessions.values():
             await session.close()
 
     def groups(self) -> list[Json]:
-        """The groups for discovery."""
         return [self._group(entry) for entry in self._store.all(API_SERVICES.key)]
 
     def group(self, name: str) -> Json | None:

@@ -43,7 +43,6 @@ def read_tokens(path: Path) -> dict[str, User]:
 
 
 def authenticate(header: str, users: Mapping[str, User]) -> User:
-    """The user of an `Authorization` header."""
     scheme, _, token = header.partition(" ")
     user = users.get(token.strip()) if scheme.lower() == "bearer" else None
     if user is None:

@@ -166,7 +166,6 @@ def page(store: Store, resource: Resource, call: Call) -> Page:
 
 
 def _list_version(store: Store, call: Call, start: Continue | None) -> int:
-    """The version to list at."""
     asked, match = asked_version(call), call.query.get("resourceVersionMatch", "")
     if match not in ("", "Exact", "NotOlderThan") or (match and (asked is None or start)):
         cause = invalid_value("resourceVersionMatch", match, "is forbidden here, or is not Exact or NotOlderThan")

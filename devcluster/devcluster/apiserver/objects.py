@@ -36,8 +36,6 @@ UNSAVED = 0
 
 @dataclass(frozen=True, kw_only=True)
 class Write:
-    """The options of a write."""
-
     dry_run: bool = False
     field_validation: str = "Warn"
     warnings: list[str] = field(default_factory=list)

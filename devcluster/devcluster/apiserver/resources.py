@@ -81,7 +81,6 @@ class Resource:
 
     @cached_property
     def ruled(self) -> Json | None:
-        """The part of the schema that has CEL rules."""
         return cel.ruled_part(self.schema) if self.schema else None
 
     @property

@@ -55,7 +55,6 @@ def missing() -> list[str]:
 
 
 def cni_folder() -> Path | None:
-    """The folder with the CNI plugins."""
     for folder in CNI_FOLDERS:
         if all((folder / plugin).exists() for plugin in CNI_PLUGINS):
             return folder

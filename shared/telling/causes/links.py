@@ -216,7 +216,6 @@ OWN_OUTPUT = "why it ended so; its own output may say"
 
 
 def rest_of_line(message: str) -> str:
-    """A message as the rest of a line."""
     return f": {message}" if message else ""
 
 

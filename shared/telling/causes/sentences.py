@@ -351,7 +351,6 @@ def refusal_line(event: EffectRefused, job: Job) -> str:
 
 
 def script_line(event: ScriptFinished) -> str:
-    """The end of a script."""
     how = f"with exit code {event.exit_code}" if event.exit_code is not None else "and its exit code is not known"
     return f"the script ended, {how}{rest_of_line(plain(event.reason))}"
 
