@@ -23,7 +23,7 @@ from shared.job.naming import JobKey, archived_as, history_filters, key_archived
 from shared.job.text import counted
 from shared.process.settings import Settings
 from shared.telling.reading import fold_to_end, line_of
-from shared.telling.sealed import Copy, check_of_log, events_in, forgotten, kept, newest_of, parts_of
+from shared.telling.sealed import Copy, batches_of, check_of_log, forgotten, kept, newest_of
 from shared.telling.targets import Asked, must_be_names
 
 AT_ONCE = 32
@@ -123,9 +123,9 @@ async def export(settings: Settings, asked: Asked | None, namespace: str, uid: s
             newest = await _named(log, asked, namespace, uid)
             if newest.forgotten:
                 raise forgotten(newest)
-            async with aclosing(parts_of(log.archive, newest)) as parts:
-                async for part in parts:
-                    for stored in events_in(part):
+            async with aclosing(batches_of(log.archive, newest, newest.subject)) as batches:
+                async for batch in batches:
+                    for stored in batch:
                         say(line_of(stored), exact=True)
             return
         written = 0

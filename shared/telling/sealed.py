@@ -83,6 +83,8 @@ class Copy:
         """The sequence of its first message."""
         self.parts = self._of = 0
         """How many messages it has so far, and how many it should have."""
+        self._ends = False
+        """True once the event with its seal was there."""
         self._fault = ""
 
     def add(self, part: Part) -> None:
@@ -93,7 +95,9 @@ class Copy:
             self._fault = self._fault or f"part {part.number} is where part {self.parts} should be"
         try:
             for stored in () if part.forgotten else events_in(part):
-                if not is_seal(stored) or stored.sequence <= self.seal.last:
+                if is_seal(stored) and stored.sequence > self.seal.last:
+                    self._ends = seal_of(stored.body) == self.seal
+                else:
                     self._check.fold(stored)
         except ValueError as error:
             self._fault = self._fault or str(error)
@@ -103,7 +107,9 @@ class Copy:
         """Empty if it is what the seal says, or a person had it forgotten; None if parts are missing."""
         if self.forgotten or self._fault:
             return "" if self.forgotten else self._fault
-        return self._check.fault(self.seal) if self._of and self.parts == self._of else None
+        if not self._of or self.parts != self._of:
+            return None
+        return self._check.fault(self.seal) or ("" if self._ends else "its last event is not its seal")
 
 
 async def kept(archive: ReadableArchive, subject: str, seal: Seal) -> Copy:
@@ -222,13 +228,13 @@ async def batches_of(
     Raises `Refused` for a damaged one.
     """
     async with aclosing(parts_of(archive, newest, subject)) as parts:
-        async for part in parts:
-            try:
+        try:
+            async for part in parts:
                 if not after or ((lines := part.lines) and event_of(lines[-1]).sequence > after):
                     yield events_in(part)
-            except (*MALFORMED, ValueError) as error:
-                key = key_archived(newest.subject)
-                raise Refused(f"read {key.namespace}/{key.name}: {error}", reason="Invalid") from error
+        except (*MALFORMED, ValueError) as error:
+            key = key_archived(newest.subject)
+            raise Refused(f"read {key.namespace}/{key.name}: {error}", reason="Invalid") from error
 
 
 def forgotten(newest: Part) -> Refused:
@@ -242,11 +248,24 @@ async def parts_of(archive: ReadableArchive, newest: Part, subject: str = "") ->
     """The messages of a history, in order, of which this one is the last; or those of it under another subject.
 
     A log that was restored from a backup goes on from there: what had come after it is another history.
+    Raises `ValueError` if one is missing: it may have been removed while the others were read.
     """
+    there, numbered = 0, subject in ("", newest.subject)
     async with aclosing(archive.parts(subject or newest.subject)) as parts:
         async for part in parts:
-            if part.seal == newest.seal or part.seal.last < newest.seal.first:
+            if part.seal == newest.seal:
+                there += 1
+                if numbered and part.number != there:
+                    raise _missing(there, newest)
                 yield part
+            elif part.seal.last < newest.seal.first:
+                yield part
+    if numbered and there != newest.of:
+        raise _missing(there + 1, newest)
+
+
+def _missing(number: int, newest: Part) -> ValueError:
+    return ValueError(f"part {number} of {newest.of} is missing in the archive; it may have been removed just now")
 
 
 async def _is_whole(log: EventLog, there: InLog, newest: Part) -> bool:

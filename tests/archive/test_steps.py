@@ -61,21 +61,29 @@ def test_lines_are_packed_into_messages_of_a_bounded_size_and_come_out_again(lin
             _ = Part("", 0, SEAL, 1, 1, b"", damaged, "").lines
 
 
-def a_part(sequence: int, first: int, last: int, digest: str = "a") -> Part:
-    return Part("archive.team-a.resnet.u-1", sequence, Seal(first, last, 3, digest), 1, 1, b"", b"", "")
+def a_part(sequence: int, first: int, last: int, digest: str = "a", number: int = 1, of: int = 1) -> Part:
+    return Part("archive.team-a.resnet.u-1", sequence, Seal(first, last, 3, digest), number, of, b"", b"", "")
 
 
 @pytest.mark.parametrize(
     ("parts", "whole"),
     [
         pytest.param([a_part(1, 2, 9)], [1], id="one message"),
-        pytest.param([a_part(1, 2, 9), a_part(2, 2, 9)], [1, 2], id="several of one seal"),
+        pytest.param([a_part(1, 2, 9), a_part(2, 2, 9, number=2, of=2)], [1, 2], id="several of one seal"),
         pytest.param([a_part(1, 2, 9), a_part(2, 12, 14, "b")], [1, 2], id="what came after a first seal"),
         pytest.param([a_part(1, 2, 9), a_part(2, 2, 7, "b")], [2], id="the log was restored from before the first"),
     ],
 )
 async def test_the_messages_of_a_history(parts: list[Part], whole: list[int]):
     assert [part.sequence async for part in parts_of(MemoryArchive(parts), parts[-1])] == whole
+
+
+@pytest.mark.parametrize("missing", [1, 2, 3])
+async def test_a_history_of_which_a_message_is_missing_is_not_taken_for_the_whole(missing: int):
+    parts = [a_part(number, 2, 9, number=number, of=3) for number in (1, 2, 3)]
+    there = [part for part in parts if part.number != missing]
+    with pytest.raises(ValueError, match=f"part {missing} of 3 is missing"):
+        _ = [part async for part in parts_of(MemoryArchive(there), parts[-1])]
 
 
 def test_lines_of_any_alphabet_make_messages_that_can_be_read():
