@@ -340,12 +340,12 @@ class Archiver:
         for namespace in sorted(self._grown):
             if most := self._most.get(namespace, self._most.get("", 0)):
                 subject, archive = archived_under(namespace), self._log.archive
-                stay = [each for each in self.sealed.values() if each.parts and each.key.namespace == namespace]
-                if (parts := sum(each.parts for each in stay)) < most:
+                stay = [each.first for each in self.sealed.values() if each.parts and each.key.namespace == namespace]
+                # Behind the first of them there may be others, such as marks of forgotten histories.
+                if (parts := await archive.count(subject, min(stay)) if stay else 0) < most:
                     removed = await archive.keep(subject, most)
                 else:
-                    # Behind the first of them there may be others, such as marks of forgotten histories.
-                    removed = await archive.purge(ARCHIVE, subject, min(each.first for each in stay))
+                    removed = await archive.purge(ARCHIVE, subject, min(stay))
                 async with aclosing(archive.parts(subject)) as rest:
                     async for part in rest:
                         if part.number <= 1:

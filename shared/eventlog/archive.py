@@ -66,19 +66,8 @@ class Archive:
         # Of a filter that nearly all match the server would look every message up.
         asked = ">" if subject == ARCHIVED else subject
         while after < end:
-            many, inbox = _Many(), self._connection.new_inbox()
-            stop = await self._connection.listen(inbox, many.take, lost=many.ended.set)
-            try:
-                begin: dict[str, Any] = {"start_time": since} if since and not after else {"seq": after + 1}
-                query = begin | {"next_by_subj": asked, "batch": _BATCH, "max_bytes": _BATCH_BYTES}
-                await self._connection.send(GET_ARCHIVED, msgspec.json.encode(query), reply=inbox)
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(_PATIENCE):
-                        await many.ended.wait()
-            finally:
-                await stop()
-            if not many.whole:
-                raise Transient(f"read {ARCHIVE}: not all that comes after {after} arrived")
+            begin: dict[str, Any] = {"start_time": since} if since and not after else {"seq": after + 1}
+            many = await self._many(begin | {"next_by_subj": asked, "batch": _BATCH, "max_bytes": _BATCH_BYTES})
             if not many.found:
                 return
             after = many.previous
@@ -86,6 +75,25 @@ class Archive:
                 if matches(subject, found.subject):
                     with suppress(Refused):
                         yield _part(found)
+
+    async def count(self, subject: str, since: int) -> int:
+        """How many messages there are under a filter from a sequence on."""
+        many = await self._many({"seq": since, "next_by_subj": subject, "batch": 1})
+        return len(many.found) + many.pending
+
+    async def _many(self, query: dict[str, Any]) -> "_Many":
+        many, inbox = _Many(), self._connection.new_inbox()
+        stop = await self._connection.listen(inbox, many.take, lost=many.ended.set)
+        try:
+            await self._connection.send(GET_ARCHIVED, msgspec.json.encode(query), reply=inbox)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_PATIENCE):
+                    await many.ended.wait()
+        finally:
+            await stop()
+        if not many.whole:
+            raise Transient(f"read {ARCHIVE}: not all that was asked for arrived: {query}")
+        return many
 
     async def newest(self, subject: str) -> Part | None:
         found = await self._asked({"last_by_subj": subject})
@@ -204,6 +212,8 @@ class _Many:
         self.found: list[api.Message] = []
         self.previous = 0
         """The sequence of the last one."""
+        self.pending = 0
+        """How many match that come after it."""
         self.ended = asyncio.Event()
         self.whole = False
 
@@ -213,7 +223,7 @@ class _Many:
             self.whole = wire.status(headers) in _ENDED and end == self.previous
             self.ended.set()
         elif place.previous == self.previous and place.stream == ARCHIVE:
-            self.previous = place.sequence
+            self.previous, self.pending = place.sequence, place.pending
             self.found.append(api.Message(place.subject, place.sequence, headers, body, place.logged))
 
 

@@ -9,6 +9,7 @@ import json
 import math
 import time
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from shared.eventlog.account import ADMIN, ARCHIVE, ARCHIVER
 from shared.eventlog.archive import Archive, headers_of
 from shared.eventlog.connection import NoAnswer
 from shared.eventlog.jetstream import JetStreamEventLog
+from shared.eventlog.parts import Part as ArchivedPart
 from shared.eventlog.parts import Seal
 from shared.eventlog.server import NatsServer
 from shared.eventlog.subject import archived_under, seals
@@ -36,7 +38,7 @@ from shared.history_api import Question
 from shared.job.naming import JobKey, archived_as, history_filters, key_archived, subject_of
 from shared.process.settings import Settings
 from shared.telemetry.metrics import Count
-from shared.telling.reading import event_of, until
+from shared.telling.reading import event_of, line_of, until
 from shared.telling.targets import parse_target
 from tests.kit.builders import a_running_job
 from tests.kit.nats import READY, a_namespace, a_server, connected, read_to_end
@@ -224,6 +226,56 @@ async def test_a_copy_that_was_changed_is_told_and_nothing_is_purged(
         await commands.verify(settings_of(nats_server, "reader"), None, namespace)
 
 
+async def test_a_copy_without_the_event_with_its_seal_is_not_what_the_seal_says(nats_server: NatsServer):
+    key = a_key(namespace := a_namespace())
+    async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
+        life = await a_sealed_life(log, key)
+        made, subject = await an_archiver(mine, namespace), archived_as(key)
+        [sealed] = made.sealed.values()
+        lines = [line_of(stored) for stored in life.events]
+        other = line_of(await life.seal(reason="Other"))
+        for last in ([], [other]):
+            body = gzip.compress("\n".join([*lines, *last]).encode())
+            await mine.archive.store(subject, sealed.seal, [body], "{}")
+            await made.turn(lambda: True)
+            assert "its last event is not its seal" in sealed.trouble
+            assert len(await left(log, key)) == len(life.events) + 2
+            await log.archive.purge(ARCHIVE, subject, 2**60)
+            # The server takes no message of the same id within a second.
+            await asyncio.sleep(1.5)
+            sealed.again = 0.0
+
+
+@pytest.mark.parametrize("limit", [0, 5], ids=["the whole", "a page"])
+@pytest.mark.parametrize("late", [False, True], ids=["before it is read", "while it is read"])
+async def test_a_history_of_which_a_part_is_removed_is_told_in_whole_or_not_at_all(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch, limit: int, *, late: bool
+):
+    key = a_key(namespace := a_namespace())
+    async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
+        await a_sealed_life(log, key)
+        with monkeypatch.context() as small:
+            small.setattr("shared.eventlog.parts.PART_BYTES", 1_500)
+            await archive(mine, namespace, seals=0)
+        parts = Archive.parts
+
+        async def cut(*given: Any) -> AsyncIterator[ArchivedPart]:
+            async with aclosing(parts(*given)) as found:
+                async for part in found:
+                    yield part
+                    await log.archive.purge(ARCHIVE, archived_as(key), part.sequence + 2)
+
+        if late:
+            monkeypatch.setattr(Archive, "parts", cut)
+        else:
+            first = await anext(parts(log.archive, archived_as(key)))
+            await log.archive.purge(ARCHIVE, archived_as(key), first.sequence + 1)
+        answers = Answers(lambda: asyncio.sleep(0, log), BUILT_IN)
+        with pytest.raises(Refused, match="is missing in the archive"):
+            await answers.answer(Question(namespace, "trainingjob.resnet", "events", limit=limit))
+        await answers.view.stop()
+
+
 async def test_a_full_or_missing_archive_leaves_all_in_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("shared.eventlog.archive._PATIENCE", 0.2)
     async with a_server(tmp_path) as server, connected(server, ADMIN) as log, connected(server, ARCHIVER) as mine:
@@ -363,16 +415,22 @@ async def test_retention_takes_nothing_whose_seal_the_log_has(nats_server: NatsS
         assert await kept(log, namespace) == 0
 
 
-async def test_a_mark_of_a_forgotten_history_takes_no_place_of_one_whose_seal_the_log_has(nats_server: NatsServer):
+@pytest.mark.parametrize(("marks", "most"), [(1, 2), (3, 3)])
+async def test_a_mark_of_a_forgotten_history_takes_no_place_of_one_whose_seal_the_log_has(
+    nats_server: NatsServer, marks: int, most: int
+):
     namespace = a_namespace()
     async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
-        await a_sealed_life(log, forgotten := a_key(namespace, "forgotten"))
+        forgotten = [a_key(namespace, f"forgotten-{number}") for number in range(marks)]
+        for key in forgotten:
+            await a_sealed_life(log, key)
         await archive(mine, namespace, seals=0)
         for name in ("older", "newer"):
             await a_sealed_life(log, a_key(namespace, name))
         await archive(mine, namespace)
-        await log.archive.forget(archived_as(forgotten), "its owner asked for it")
-        again = await archive(mine, namespace, most={"": 2})
+        for key in forgotten:
+            await log.archive.forget(archived_as(key), "its owner asked for it")
+        again = await archive(mine, namespace, most={"": most})
         assert [sealed.trouble for sealed in (await archive(mine, namespace)).sealed.values()] == ["", ""]
         assert len(again.sealed) == 2
 
