@@ -81,8 +81,11 @@ ENTRY_BYTES = 4 * MOST_WORDS + 1024
 """Bytes that are counted for an answer beside its body: its question and its place."""
 
 
-_Key = tuple[str, Question, bool, Extent | None]
-"""The log, the question, whether it was asked for as a table, and of a list the extent of the archive."""
+_Key = tuple[str, Question, bool, tuple[Extent, int] | int]
+"""The log, the question, whether it was asked for as a table, and what is known of the archive.
+
+That is of a list its extent and how far it was read, and of a job how many messages left it, which may be the job's.
+"""
 
 
 class Busy(Transient):
@@ -233,7 +236,9 @@ class Answers:
     async def _answer(self, question: Question, share: Share, as_table: bool) -> Answer:
         asked, subjects = self._meant(question)
         log = await self.log()
-        key = (await log.identity(), question, as_table, self.view.archived.extent if asked is None else None)
+        extent = self.view.archived.extent
+        known_of = (extent, self.view.archived.read) if asked is None else extent.gone
+        key = (await log.identity(), question, as_table, known_of)
         end = await self._end(log, subjects)
         if (known := self._known(key, end)) is not None:
             return known
@@ -282,7 +287,9 @@ class Answers:
         if asked is not None:
             await view.reached(identity, end)
             row = view.find(asked, question.namespace, question.uid)
-            return None if row is None else partial(_document, row, question, as_table)
+            if row is None or (row.gone and not question.uid and view.archived.has_later(row)):
+                return None
+            return partial(_document, row, question, as_table)
         selection, page, late = Selection(question), _page(question), _since(question.since)
         if view.archived.looked.is_set():
             with suppress(Trouble):

@@ -10,6 +10,7 @@ import weakref
 import zlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
+from itertools import takewhile
 
 import msgspec
 import structlog
@@ -49,7 +50,8 @@ class Archived:
         """That of the log whose archive is read."""
         self.extent = Extent()
         """At the last look."""
-        self._read = 0
+        self.read = 0
+        """The sequence up to which it was read then: a copy that lags has less."""
         self._looking = asyncio.Lock()
         # A file of its own that is deleted with it.  Threads share it: SQLite gives each call its turn.  No statement
         # is kept for the next call: from Python 3.12 on two threads that take it at once get each other's rows.
@@ -67,7 +69,7 @@ class Archived:
     async def _begin(self, identity: str) -> None:
         self.looked.clear()
         await self._write("DELETE FROM history", [()])
-        self.identity, self.extent, self._read = identity, Extent(), 0
+        self.identity, self.extent, self.read = identity, Extent(), 0
 
     async def follow(self) -> None:
         """Note what comes into the archive, for ever."""
@@ -90,16 +92,16 @@ class Archived:
             eventlog = await self._log()
             identity, archive = await eventlog.identity(), eventlog.archive
             extent, known = await archive.extent(), self.extent
-            if identity != self.identity or extent.created != known.created or extent.end < self._read:
+            if identity != self.identity or extent.created != known.created or extent.end < self.read:
                 await self._begin(identity)
             elif extent.gone != known.gone:
                 first, removed = await archive.removed()
                 await self._write("DELETE FROM history WHERE at < ?", [(first,)])
                 await self._write("DELETE FROM history WHERE at = ?", ((each,) for each in removed))
             self.extent = extent
-            if extent.end > self._read:
+            if extent.end > self.read:
                 # The server that answers may not have all of it yet, or fail: the next look goes on from there.
-                async with aclosing(archive.scan(self._read)) as found:
+                async with aclosing(archive.scan(self.read)) as found:
                     parts = list[Part]()
                     async for part in found:
                         parts.append(part)
@@ -114,7 +116,7 @@ class Archived:
         """Note the histories of these messages, each of which its last one describes."""
         if parts:
             await self._write(_INSERT, self._lines(parts))
-            self._read = parts[-1].sequence
+            self.read = parts[-1].sequence
 
     async def _write(self, statement: str, values: Iterable[tuple[str | int | bytes, ...]]) -> None:
         """Raises `Transient` if the table has no room."""
@@ -159,6 +161,11 @@ class Archived:
                 gone=bool(gone),
                 archived=at,
             )
+
+    def has_later(self, row: Row) -> bool:
+        """True if it has a later job of that kind and name."""
+        lives = takewhile(lambda each: each.key.name == row.key.name, self.rows(row.key.namespace, row.key))
+        return any(each.place == row.place and each.first > row.first for each in lives)
 
     def _asked(self, what: str, namespace: str, after: JobKey, order: str = "") -> sqlite3.Cursor:
         begin = max((after.namespace, after.name), (namespace, ""))

@@ -18,9 +18,11 @@ from services.history.archived import Archived
 from services.history.documents import Row
 from shared.errors import Refused, Transient, Trouble
 from shared.eventlog import EventLog, Stored
+from shared.eventlog.parts import seal_of
 from shared.eventlog.retry import backoff
 from shared.eventlog.subject import Subject, split
 from shared.frameworks.kinds import Kinds
+from shared.job.chain import Head
 from shared.job.events.catalog import for_people
 from shared.job.fold import History
 from shared.job.naming import NO_UID, JobKey, Uid, key_of
@@ -221,14 +223,23 @@ class View:
             return
         if folded.key.uid == NO_UID or for_people(author, tag):
             return
-        if folded.sealed or folded.key in self._sealed or (is_seal(stored) and folded.key not in self._folded):
+        if folded.sealed or folded.key in self._sealed:
+            return
+        if is_seal(stored) and folded.key not in self._folded:
             # Of one whose events are in the archive alone there is no row.
+            self._note_sealed(folded.key)
             return
         self._folded[folded.key] = self._by_prefix[prefix] = self._dirty[folded.key] = folded
         folded.prefixes.add(prefix)
         history = self._history(folded)
+        head = history.head if is_seal(stored) else None
         history.fold(stored)
         folded.sealed = history.sealed
+        if folded.sealed and (seal := seal_of(stored.body)) and head != Head(seal.last, seal.hash):
+            # The archiver purged what was not read yet: the archive has the whole.
+            del self._dirty[folded.key]
+            self._seal(folded)
+            self._remove(folded.key)
 
     def _history(self, folded: _Folded) -> History:
         """The fold of a job that goes on."""
@@ -284,11 +295,17 @@ class View:
             self._by_prefix.pop(prefix, None)
         self._folded.pop(folded.key, None)
         self._unpacked.pop(folded.key, None)
-        self._sealed[folded.key] = None
+        self._note_sealed(folded.key)
+
+    def _note_sealed(self, key: JobKey) -> None:
+        self._sealed[key] = None
         if len(self._sealed) > SEALED:
-            key = next(iter(self._sealed))
-            del self._sealed[key]
-            row = self._rows.pop(key)
+            oldest = next(iter(self._sealed))
+            del self._sealed[oldest]
+            self._remove(oldest)
+
+    def _remove(self, key: JobKey) -> None:
+        if (row := self._rows.pop(key, None)) is not None:
             self._keys = None
             if self._newest.get(row.place) is row:
                 del self._newest[row.place]

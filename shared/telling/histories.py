@@ -47,5 +47,5 @@ class JobHistory(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 def _whole_seconds(time: str) -> str | None:
     try:
         return f"{datetime.fromisoformat(time).astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
-    except ValueError:
+    except (ValueError, OverflowError):
         return None

@@ -20,7 +20,7 @@ from services.history import archived as archiving
 from services.history.answers import Answers
 from services.history.archived import Archived
 from services.history.view import View
-from shared.errors import Transient
+from shared.errors import Refused, Transient
 from shared.eventlog import api
 from shared.eventlog.account import ADMIN, ARCHIVE, ARCHIVER, HISTORY
 from shared.eventlog.archive import Archive, Part
@@ -233,6 +233,58 @@ async def test_what_a_lagging_server_did_not_answer_is_noted_at_the_next_look(
         behind = archived.count(namespace, ANY)
         await archived.look()
         assert behind < archived.count(namespace, ANY) == 5
+
+
+async def test_a_list_without_what_a_lagging_server_did_not_answer_is_not_kept(
+    asked: Answers, namespace: str, monkeypatch: pytest.MonkeyPatch
+):
+    scan = Archive.scan
+
+    async def lagging(*given: Any) -> AsyncIterator[Part]:
+        async with aclosing(scan(*given)) as parts:
+            async for part in parts:
+                if not part.subject.startswith(archived_under(namespace, "e").removesuffix("*")):
+                    yield part
+
+    monkeypatch.setattr(archiving, "LOOK_SECONDS", 2 * READY)
+    with monkeypatch.context() as patched:
+        patched.setattr(Archive, "scan", lagging)
+        before = await listed(asked, Question(namespace, every=True))
+        assert before == await listed(asked, Question(namespace, every=True))
+    await asked.view.archived.look()
+    assert [*before, ("e", "u-1")] == await listed(asked, Question(namespace, every=True))
+
+
+async def test_what_was_forgotten_is_told_no_more_by_an_answer_that_was_kept(
+    asked: Answers, namespace: str, nats_server: NatsServer
+):
+    events = Question(namespace, "trainingjob.a", "events")
+    await listed(asked, Question(namespace))
+    assert (await asked.answer(events)).body
+    async with connected(nats_server, ADMIN) as log:
+        await log.archive.forget(archived_under(namespace, "a", "u-1"), "its owner asked for it")
+
+    async def forgotten() -> bool:
+        try:
+            return not (await asked.answer(events)).body
+        except Refused as refusal:
+            return "its owner asked for it" in str(refusal)
+
+    await until(forgotten)
+
+
+async def test_the_newest_job_of_a_name_is_that_of_the_archive_while_the_log_has_an_earlier_one(
+    asked: Answers, nats_server: NatsServer
+):
+    async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
+        # Its history is on hold, for example, and is not sealed.
+        await Life(log, a_key(namespace := a_namespace())).live()
+        await a_sealed_life(log, a_key(namespace, uid="u-2"))
+        await archive(mine, namespace, seals=0)
+    assert await listed(asked, Question(namespace)) == [("resnet", "u-2")]
+    for uid, found in (("", "u-2"), ("u-1", "u-1")):
+        answer = await asked.answer(Question(namespace, "trainingjob.resnet", uid=uid))
+        assert json.loads(answer.body)["metadata"]["uid"] == found
 
 
 async def test_what_is_removed_after_a_look_that_failed_is_not_listed(

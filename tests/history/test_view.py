@@ -86,6 +86,54 @@ async def test_of_a_sealed_history_the_row_remains_within_a_bound(log: Log, monk
     assert [item["job"]["name"] for item in listed] == ["bygone", "resnet"]
 
 
+@pytest.mark.parametrize(
+    ("purged", "late"),
+    [
+        pytest.param(("facts",), "", id="an archiver that was killed left its decisions"),
+        pytest.param(("facts", "jobs"), "", id="it left the log while it was read"),
+        pytest.param((), "scheduler.SecretMade", id="a fact came after the seal"),
+    ],
+)
+async def test_of_a_sealed_history_of_which_the_log_has_a_part_there_is_no_row(
+    log: Log, purged: tuple[str, ...], late: str
+):
+    key = JobKey("team-a", "over", Uid("uid-7"))
+    log.add(*LIFE, name="over", uid=key.uid)
+    first = log._histories[key].first
+    log.add(seal_of(log._histories[key]), name="over", uid=key.uid)
+    end = len(log.journal.events)
+    for family in purged or ("facts", "jobs"):
+        # Of what the archiver purges a reader that was there before has the first event.
+        for event in log.journal.events[first if len(purged) == 2 else first - 1 : end - 1]:
+            if event.subject.startswith(family):
+                log.journal.purged[event.sequence] = end
+    if late:
+        log.plant(f"facts.team-a.over.{key.uid}.{late}")
+    answering = of(log)
+    for every in (False, True):
+        listed = json.loads((await answering.answer(Question("team-a", every=every))).body)["items"]
+        assert {item["job"]["name"] for item in listed} == {"bygone", "resnet"}
+    assert key not in answering.view._folded
+
+
+async def test_a_row_goes_at_the_seal_of_a_history_whose_end_was_purged_before_it_was_read(log: Log):
+    key = JobKey("team-a", "over", Uid("uid-7"))
+    log.add(*LIFE[:2], name="over", uid=key.uid)
+    answering = of(log)
+    assert b'"trainingjob.over"' in (await answering.answer(Question("team-a"))).body
+    log.add(LIFE[2], name="over", uid=key.uid)
+    end = len(log.journal.events)
+    log.journal.purged[end] = end
+    log.add(seal_of(log._histories[key]), name="over", uid=key.uid)
+    assert b'"trainingjob.over"' not in (await answering.answer(Question("team-a"))).body
+
+
+async def test_an_event_whose_time_no_calendar_has_stops_no_list(log: Log):
+    log.plant("facts.team-a.odd.uid-8.watcher.JobGone", time="0001-01-01T00:00:00+14:00")
+    items = json.loads((await of(log).answer(Question("team-a"))).body)["items"]
+    assert [item["job"]["name"] for item in items] == ["bygone", "odd", "resnet"]
+
+
 class _Slow:
     """A log whose end no reader reaches."""
 
