@@ -88,8 +88,8 @@ class Durable:
         self._everything = everything
         self._inbox = connection.new_inbox()
         self._there = False
-        self._last = 0
-        """The newest sequence that was delivered or is not wanted, for a consumer that has to be made again."""
+        self._floor = 0
+        """Each wanted event up to this sequence was acknowledged: a consumer that is made again begins behind it."""
         self.begins = True
         """True if the position was made by `connect`; False if it goes on where an earlier process was."""
         self._reached = 0
@@ -206,6 +206,7 @@ class Durable:
         """Note what left the copy since the last request, and keep how far this position has come at the server."""
         state = (await api.stream_info(self._connection, STREAM)).state
         known = await api.call(self._connection, f"CONSUMER.INFO.{STREAM}.{self.name}", None, ConsumerInfo)
+        self._floor = max(self._floor, known.ack_floor.stream_seq)
         if self._idle and not known.num_pending:
             # What came while a request was open would have been sent at once: none of it is wanted.
             self._reached = max(self._reached, state.last_seq)
@@ -280,7 +281,7 @@ class Durable:
             if refusal.reason != "NotFound":
                 raise
             known = ConsumerInfo(await self._beginning())
-        self._last = max(self._last, known.ack_floor.stream_seq)
+        self._floor = max(self._floor, known.ack_floor.stream_seq)
         self._config = known.config | {
             "durable_name": self.name,
             "description": "muster forward",
@@ -306,16 +307,16 @@ class Durable:
         known, self._created = self._created, copy.created
         if known and known != copy.created:
             self._reached = min(self._reached, copy.state.last_seq)
-            self._last = self._newest_seal = 0
+            self._floor = self._newest_seal = 0
             self._fault = "the copy was made anew, and is sent from its first event on"
             return {"deliver_policy": "all"}
         if known:
-            return {"deliver_policy": "by_start_sequence", "opt_start_seq": self._last + 1}
+            return {"deliver_policy": "by_start_sequence", "opt_start_seq": self._floor + 1}
         if self._everything:
             self._reached = max(copy.state.first_seq - 1, 0)
             return {"deliver_policy": "all"}
-        self._last = self._reached = copy.state.last_seq
-        return {"deliver_policy": "by_start_sequence", "opt_start_seq": self._last + 1}
+        self._floor = self._reached = copy.state.last_seq
+        return {"deliver_policy": "by_start_sequence", "opt_start_seq": self._floor + 1}
 
     async def _ask(self) -> None:
         if not self._there:
@@ -362,7 +363,6 @@ class Durable:
             return
         if not status:
             delivered = _delivered(subject.decode("utf-8", "replace"), reply.decode(), headers, body)
-            self._last = max(self._last, delivered.stored.sequence)
             self._arrived.append(delivered)
             stored = delivered.stored
             if split(stored.subject)[-1] == SEALED and stored.sequence > self._newest_seal:

@@ -10,7 +10,7 @@ import pytest
 from shared.errors import Transient
 from shared.eventlog import Stored, api
 from shared.eventlog.account import ADMIN, SUBSCRIBER, Copy
-from shared.eventlog.durable import IN_HAND, Durable, Lost
+from shared.eventlog.durable import IN_HAND, Delivered, Durable, Lost
 from shared.eventlog.setup import set_up
 from shared.eventlog.subject import Subject
 from tests.kit.nats import READY, at, connected
@@ -85,6 +85,25 @@ async def test_a_new_position_that_brought_nothing_is_where_it_began(server: Log
         await consumer_gone(server)
         wanted = await write(server, 3)
         assert (await taken(position, 3))[0] == wanted
+
+
+@pytest.mark.parametrize("given", [True, False], ids=["were given back", "are in hand"])
+async def test_events_that_are_not_acknowledged_come_again_from_a_position_that_was_made_anew(
+    server: Log, *, given: bool
+):
+    wanted = await write(server, 4)
+    async with a_position(server, "team-a", everything=True) as position:
+        events = list[Delivered]()
+        async with asyncio.timeout(READY):
+            while len(events) < 4:
+                events += await position.fetch(4 - len(events))
+        await position.acknowledge(events[2:])
+        if given:
+            await position.give_back(events[:2])
+        await consumer_gone(server)
+        more = await write(server, 1)
+        found, _ = await taken(position, 5)
+        assert {*wanted[:2], *more} <= {*found}
 
 
 async def test_another_log_is_read_from_its_first_event(server: Log):
