@@ -76,12 +76,15 @@ def saved(path: Path) -> list[Stored]:
         lines = path.read_bytes().splitlines()
     except OSError as error:
         raise fail(f"{path} cannot be read: {error.strerror}; {how}") from error
-    events = []
+    events: list[Stored] = []
     for number, line in enumerate(lines, start=1):
         try:
-            events.append(event_of(line))
+            stored = event_of(line)
         except ValueError as error:
             raise fail(f"{path}, line {number} is no event of a history: {error}; {how}") from error
+        if events and stored.sequence <= events[-1].sequence:
+            raise fail(f"{path}, line {number} is the event {stored.sequence}, which belongs before; {how}")
+        events.append(stored)
     if not events:
         raise fail(f"{path} is empty; {how}")
     return events

@@ -73,6 +73,8 @@ def test_a_history_that_was_changed_is_held_and_ends_with_one(tmp_path: Path, ca
             '{"sequence":1,"subject":"x","event_id":"e","time":"t","body":"{}"}', "line 1", id="a subject of others"
         ),
         pytest.param("", "is empty", id="nothing"),
+        # A fold leaves out what it has folded, so that such a line could say anything.
+        pytest.param("\n".join([*lines()[:2], lines()[1].replace(":00", ":01", 1)]), "line 3", id="a sequence again"),
     ],
 )
 def test_what_is_no_history_is_said_in_one_line(
