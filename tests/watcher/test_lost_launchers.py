@@ -16,6 +16,7 @@ from shared.job.events.scheduler import SlotsAssigned
 from shared.job.events.watcher import JobDeleting, JobGone, LauncherLost, PodsGone, PodsObserved
 from shared.job.fold import History
 from shared.job.naming import JOB_UID, Slot, Uid, pod_name, subject_of
+from shared.job.policies.verdict import verdict
 from shared.job.spec import LAUNCHER
 from shared.job.views import Slots
 from shared.runtime.run import Runtime
@@ -84,6 +85,29 @@ def test_a_launcher_that_ends_by_itself_waits_for_nothing():
     end = launcher(version=90, phase="Failed", exits=exited(1))
     watching.show_pods(end)
     assert watching.seen() == [PodsObserved(pods=(end,))]
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_launcher_that_had_ended_when_it_was_removed_is_not_lost(code: int):
+    watching = watching_a_running_job()
+    last = launcher(version=40, phase="Failed" if code else "Succeeded", exits=exited(code))
+    watching.show_pods(last)
+    # A controller collects completed pods before the watcher's next turn.
+    watching.take_pods("resnet-launcher")
+    assert watching.settle() == [PodsObserved(pods=(last,)), PodsGone(uids=(UID,))]
+    end = verdict(watching.job())
+    assert end is not None
+    assert (end.success, end.reason) == (not code, "TrainingJobFailed" if code else "TrainingJobSucceeded")
+    watching.cache.forget_ended(watching.histories)
+    assert not watching.cache._over_of
+
+
+def test_a_launcher_that_ended_in_its_deletion_is_lost_with_it():
+    watching = watching_a_running_job()
+    watching.show_pods(launcher(version=40, phase="Succeeded", exits=exited(0), deleting=True))
+    watching.take_pods("resnet-launcher")
+    watching.answer(there=True)
+    assert watching.settle() == [LauncherLost(uid=UID)]
 
 
 def test_workers_without_whom_a_job_cannot_begin_wait_for_its_get_too():

@@ -22,7 +22,7 @@ from shared.job.fold import Histories
 from shared.job.naming import NO_UID, JobKey, Uid
 from shared.job.policies.gangs import POD_GROUP
 from shared.job.state import Job, JobResource
-from shared.job.views import ChildView, PodView, WorkloadView
+from shared.job.views import ChildView, PodView, WorkloadView, ended
 
 replace = msgspec.structs.replace
 
@@ -108,6 +108,8 @@ class Cache:
         self._pods_of: dict[JobKey, dict[Uid, PodView]] = {}
         self._ended_of: dict[JobKey, dict[int, PodView]] = {}
         """Of each attempt the removed pod that took the newest checkpoint at its end, which may not be recorded yet."""
+        self._over_of: dict[JobKey, dict[Uid, PodView]] = {}
+        """The removed pods whose training had ended by itself, which may not be recorded yet."""
         self._inherited_of: dict[JobKey, dict[Uid, PodView]] = {}
         self._jobs_on: dict[str, dict[Uid, JobKey]] = {}
         self._tolerations: dict[Uid, tuple[Toleration, ...]] = {}
@@ -205,11 +207,24 @@ class Cache:
         """The removed pods of a job that took a checkpoint at their end, as they were last seen."""
         return self._ended_of.get(key, {}).values()
 
+    def pods_to_tell(self, job: Job) -> Mapping[Uid, PodView]:
+        """The job's pods, and those that were removed after their training had ended, until the log has that end.
+
+        A completed pod may be deleted at any moment, such as by the controller that collects pods: that is no loss.
+        """
+        now, over = self.pods_of(job.key), self._over_of.get(job.key)
+        late = (uid for uid in over if uid not in now and _lacks_end(job, uid)) if over else ()
+        return {**now, **{uid: over[uid] for uid in late}} if over else now
+
     def forget_ended(self, histories: Histories) -> None:
-        """Forget those whose checkpoint is recorded, or never will be, as that of a pod with the labels of no job.
+        """Forget those whose end is recorded, or never will be, as that of a pod with the labels of no job.
 
         A pod of the next attempt may come and go before the log's end is read, and no fact of that attempt is older.
         """
+        for key, over in [*self._over_of.items()]:
+            history = histories.get(key)
+            for uid in [uid for uid in over if history is None or not _lacks_end(history.job, uid)]:
+                _drop(self._over_of, key, uid)
         for key, pods in [*self._ended_of.items()]:
             history = histories.get(key)
             for attempt, pod in [*pods.items()]:
@@ -314,6 +329,8 @@ class Cache:
             _drop(self._jobs_on, before[1].node, before[1].uid)
             self._tolerations.pop(before[1].uid, None)
             self._lost_by_pod.pop(before[1].uid, None)
+            if ended(before[1]) and not before[1].deleting and (seen is None or seen[1].uid != before[1].uid):
+                self._over_of.setdefault(before[0], {})[before[1].uid] = before[1]
             if seen is None and newest_checkpoint(before[1]) >= 0:
                 of_job, pod = self._ended_of.setdefault(before[0], {}), before[1]
                 of_job[pod.attempt] = max(pod, of_job.get(pod.attempt, pod), key=newest_checkpoint)
@@ -415,6 +432,11 @@ class Cache:
         if child.workload.begins and not _flavors(child.workload) <= flavors.keys():
             return None
         return replace(child, workload=with_flavors(child.workload, flavors))
+
+
+def _lacks_end(job: Job, uid: Uid) -> bool:
+    """True if the log has a pod, and not that its training ended."""
+    return uid in job.pods.views and not ended(job.pods.views[uid])
 
 
 def _flavors(workload: WorkloadView | None) -> set[str]:

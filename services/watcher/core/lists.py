@@ -42,7 +42,7 @@ def _taken(job: Job, cache: Cache) -> set[Uid]:
     """
     if cache.listing_of(job) is None or job.resource.gone or job.deleting or not cache.pods.listed:
         return set()
-    now, roles = cache.pods_of(job.key), _ending(job)
+    now, roles = cache.pods_to_tell(job), _ending(job)
     pods = [pod for pod in job.pods.views.values() if pod.slot in job.attempt.slots]
     taken = {pod.uid: pod.role for pod in pods if pod.uid not in now and cache.shows_gone(job, pod)}
     taken |= {pod.uid: pod.role for pod in pods if pod.uid in now and now[pod.uid].deleting and ended(now[pod.uid])}

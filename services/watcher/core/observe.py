@@ -230,7 +230,7 @@ def _pods(
     """The changes of pods; those that were `taken` from the job wait for a GET of it."""
     if not cache.pods.listed:
         return
-    now = {uid: as_known(job.pods.views.get(uid), pod) for uid, pod in cache.pods_of(job.key).items()}
+    now = {uid: as_known(job.pods.views.get(uid), pod) for uid, pod in cache.pods_to_tell(job).items()}
     waiting = taken if presence is None else ()
     told = (questions.with_words(pod, job.pods.views.get(pod.uid), answers.heard) for pod in now.values())
     changed = [pod for pod in told if pod.uid not in waiting and _changed(job, cache, pod)]
