@@ -198,8 +198,11 @@ PREEMPTED = "PreemptionByScheduler"
 RENDEZVOUS_LOST = "RendezvousLost"
 BY_KUBELET = "TerminationByKubelet"
 """The disruption of a pod that a kubelet ends for its node's sake: pressure, a shutdown, a critical pod."""
+END_UNKNOWN = "ContainerStatusUnknown"
+"""What a kubelet says of a container that ran and that it finds nowhere: its machine was restarted, for example."""
 
 DISRUPTIONS = {
+    END_UNKNOWN: Reason("its node was restarted, or lost its container: how that ended is unknown"),
     "DeletionByPodGC": Reason("its node is gone"),
     "DeletionByTaintManager": Reason("its node is not to run it any more"),
     "DisruptionTarget": Reason("it is about to be deleted"),

@@ -78,7 +78,7 @@ class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     grace: int = 0
     """The grace period of its deletion in seconds; 0 before its deletion."""
     disruption: str = ""
-    """The reason of its `DisruptionTarget` condition."""
+    """The reason of its `DisruptionTarget` condition; `ContainerStatusUnknown` if its node does not know its end."""
     hosts: int = 0
     """The version of the hosts files that a launcher was nudged to load."""
     claimed: bool = True

@@ -169,6 +169,24 @@ async def test_a_node_dies(operator: Operator, host: MakeHost):
     await operator.stack.cluster.nodes[1].restart()
 
 
+async def test_a_node_restarts(operator: Operator):
+    """Its containers are lost without an end that anyone saw, which is the fault of none of them."""
+    async with a_job_on_two_nodes(operator, "restarted") as before:
+        operator.stack.cluster.nodes[1].kill()
+        await operator.stack.cluster.nodes[1].restart()
+        lost = {name for name, node in before.items() if node == GOES}
+
+        async def others_go_on() -> bool:
+            now = {*await listed(operator, "restarted")}
+            return len(now) == len(before) and not lost & now
+
+        # Their restartPolicy is Never.
+        await operator.until(others_go_on, lambda: "the lost workers are not replaced")
+        await until_as_before(operator, "restarted")
+        told = await operator.muster("why", "trainingjob/restarted")
+        assert "ContainerStatusUnknown" in told
+
+
 async def its_node_dies(operator: Operator, before: dict[str, str], *, controlled: bool) -> None:
     lost = [name for name, node in sorted(before.items()) if node == GOES]
     operator.stack.cluster.nodes[1].kill()

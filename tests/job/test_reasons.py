@@ -123,7 +123,7 @@ OTHER_WORDS = {
     },
     "of the audit service": {"Authorization", "NoRoom", "NoToken", "QueueFull", "ResponseComplete"},
     "Kubernetes' own": {
-        *("ContainerCreating", "ContainerStatusUnknown", "Created", "Error", "Exists", "False", "NoExecute"),
+        *("ContainerCreating", "Created", "Error", "Exists", "False", "NoExecute"),
         *(
             "NoSchedule",
             "Normal",

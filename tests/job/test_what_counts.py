@@ -38,6 +38,7 @@ ENDS: dict[str, list[dict[str, object]]] = {
         {"phase": "Failed", "reason": "Evicted", "disruption": "TerminationByKubelet", "exits": exited(137)},
         {"phase": "Failed", "disruption": "PreemptionByScheduler", "deleting": True, "exits": exited(143)},
         {"phase": "Failed", "reason": "Terminated", "disruption": "TerminationByKubelet", "exits": exited(0)},
+        {"phase": "Failed", "disruption": "ContainerStatusUnknown", "exits": exited(255, "Unknown")},
     ],
     "is deleted": [{"phase": "Failed", "deleting": True, "exits": exited(143)}],
     "in place": [{"phase": "Running", "ready": False, "restarts": 3, "reason": "CrashLoopBackOff"}],

@@ -291,6 +291,41 @@ def test_a_training_that_never_ran_says_so(pod: Document, ran: bool):
     assert found[1].ran is ran
 
 
+LOST: Document = {"terminated": {"exitCode": 255, "reason": "Unknown", "startedAt": "2030-01-01T00:00:00Z"}}
+"""What containerd says, after its machine was restarted, of a container that ran."""
+TARGETED = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
+
+
+@pytest.mark.parametrize(
+    ("pod", "disruption"),
+    [
+        pytest.param({"containerStatuses": [status("main", LOST)]}, "ContainerStatusUnknown", id="containerd lost it"),
+        pytest.param(
+            {"containerStatuses": [status("main", NOT_FOUND, restarts=1)]},
+            "ContainerStatusUnknown",
+            id="its kubelet finds it nowhere",
+        ),
+        pytest.param(
+            {"containerStatuses": [status("main", LOST)], "conditions": [TARGETED]},
+            "DeletionByTaintManager",
+            id="a condition says more",
+        ),
+        pytest.param(
+            {"reason": "Evicted", "containerStatuses": [status("main", LOST)]}, "", id="evicted for its own limits"
+        ),
+        pytest.param({"containerStatuses": [status("main", NOT_FOUND)]}, "", id="it never ran"),
+        pytest.param({"containerStatuses": [status("main", exited(255))]}, "", id="it exits with the same code"),
+        pytest.param(
+            {"containerStatuses": [status("side", LOST), status("main", exited(1))]}, "", id="a container beside it"
+        ),
+    ],
+)
+def test_an_end_that_its_node_does_not_know_is_no_failure_of_the_training(pod: Document, disruption: str):
+    found = observed_pod(a_pod(**{"phase": "Failed", "spec": {"containers": [{"name": "main"}]}} | pod))
+    assert found is not None
+    assert (found[1].phase, found[1].disruption) == ("Failed", disruption)
+
+
 PREPARING = status("main", {"waiting": {"reason": "PodInitializing"}})
 SIDECAR: Document = {"initContainers": [{"name": "fetch", "restartPolicy": "Always"}], "containers": [{"name": "main"}]}
 

@@ -15,7 +15,7 @@ from shared.cluster.objects import Container, ContainerStatus, Pod, Terminated
 from shared.job import text
 from shared.job.naming import CONTAINER
 from shared.job.policies.retries import never_started
-from shared.job.reasons import ENDED_BY_KUBELET, INIT_CONTAINER_FAILED
+from shared.job.reasons import END_UNKNOWN, ENDED_BY_KUBELET, INIT_CONTAINER_FAILED
 from shared.job.views import INITIALIZING, ON_THE_WAY
 
 RUNS = " runs"
@@ -23,7 +23,8 @@ RUNS = " runs"
 
 _DEFAULT_SCHEDULER = "default-scheduler"
 _RESTARTS_ALL = "RestartAllContainers"
-_NOT_FOUND = "ContainerStatusUnknown"
+_LOST_BY_CONTAINERD = "Unknown"
+"""What containerd says of a container that ran when its machine, or containerd's own record of it, went."""
 _CRASHES = "CrashLoopBackOff"
 _OF_ONE_CRASH = frozenset({_CRASHES, "RunContainerError"})
 """A kubelet tells them by turns while it tries to start a container."""
@@ -104,6 +105,16 @@ def _status(pod: Pod, statuses: dict[str, ContainerStatus], containers: dict[str
     return statuses.get(named)
 
 
+def end_is_unknown(pod: Pod, training: Training) -> bool:
+    """True if the node does not know how the training ended: it was restarted, or has lost the container.
+
+    Of a pod that the kubelet ends for another reason, such as its own limits, that reason counts.
+    """
+    ends = training.ended[:1] if training.phase == "Failed" and training.ran and not pod.status.reason else ()
+    found = (known.state.terminated for known in ends)
+    return any(end is not None and end.reason in (END_UNKNOWN, _LOST_BY_CONTAINERD) for end in found)
+
+
 def _phase(pod: Pod, mine: ContainerStatus | None, end: Terminated | None, phase: str) -> str:
     if phase == "Succeeded" or (phase == "Failed" and (pod.status.reason or end is None)):
         # Evicted, rejected or past its deadline: a container that ended with 0 when it was told to did not succeed.
@@ -125,7 +136,7 @@ def _ran(mine: ContainerStatus) -> bool:
     if before is not None and not never_started(before.reason or ""):
         return True
     # When a pod ends, a kubelet gives an end without a start to each container that it finds nowhere.
-    is_made_up = end is not None and end.reason == _NOT_FOUND and not end.started_at
+    is_made_up = end is not None and end.reason == END_UNKNOWN and not end.started_at
     return end is not None and not is_made_up and not never_started(end.reason or "")
 
 

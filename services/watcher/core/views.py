@@ -10,7 +10,7 @@ import msgspec
 from services.watcher.core import actors
 from services.watcher.core.observed import ObservedJob, ObservedRequest
 from services.watcher.core.progress import checkpoint_in
-from services.watcher.core.training import training_of
+from services.watcher.core.training import end_is_unknown, training_of
 from shared.cluster.objects import Custom, Metadata, Object, OwnerReference, Pod, Terminated
 from shared.frameworks.framework import Framework
 from shared.frameworks.gangs import OFF, of_another_class, with_gang
@@ -25,6 +25,7 @@ from shared.job.chain import shown_in
 from shared.job.events.watcher import JobObserved
 from shared.job.naming import JobKey, Slot, Uid
 from shared.job.policies.replacement import in_place
+from shared.job.reasons import END_UNKNOWN
 from shared.job.spec import OWNED_BY_ANOTHER, Ignored, JobSpec, Problem, ScaleKind, ScaleSpec
 from shared.job.views import ChildView, Exit, PodView
 from shared.untrusted import at, whole_number
@@ -279,6 +280,7 @@ def _view(pod: Pod, slot: Slot, *, last_words: bool, result: bool) -> PodView:
     meta = pod.metadata
     conditions = pod.status.conditions or ()
     training = training_of(pod, last_words=last_words)
+    targeted = (c.reason or c.type for c in conditions if c.type == "DisruptionTarget" and c.status == "True")
     return PodView(
         uid=Uid(meta.uid),
         name=meta.name,
@@ -302,9 +304,7 @@ def _view(pod: Pod, slot: Slot, *, last_words: bool, result: bool) -> PodView:
         node=pod.spec.node_name or "",
         deleting=meta.deletion_timestamp is not None,
         grace=(meta.deletion_grace_period_seconds or 0) if meta.deletion_timestamp is not None else 0,
-        disruption=next(
-            (c.reason or c.type for c in conditions if c.type == "DisruptionTarget" and c.status == "True"), ""
-        ),
+        disruption=next(targeted, END_UNKNOWN if end_is_unknown(pod, training) else ""),
         hosts=whole_number((meta.annotations or {}).get(naming.HOSTS_VERSION, ""), DIGITS) or 0,
         finalizers=_finalizers(meta),
     )
