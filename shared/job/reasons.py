@@ -120,6 +120,7 @@ STEPS = {
     "Resumed": Reason("the job is resumed"),
     "WorkersReady": Reason("the workers are Ready"),
     "WorkersReplaced": Reason("other workers take the place of lost ones"),
+    "NeverPlaced": Reason("the job is over, and the pods had found no node"),
     "NoWorkerLeft": Reason("no worker needs the rendezvous any more"),
     "PodsReplaced": Reason("lost pods are made again under their names"),
     "BeforeTheStart": Reason("the job had not started when a smaller size was asked for"),

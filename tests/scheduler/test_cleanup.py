@@ -12,7 +12,7 @@ from shared.job.naming import Uid, secret_name
 from shared.job.spec import LAUNCHER, CleanPodPolicy
 from shared.job.steps import Record
 from shared.job.timing import next_due
-from shared.job.views import ChildView, Slots
+from shared.job.views import ChildView, PodView, Slots
 from tests.kit.builders import a_created_job, a_running_job, exited, launcher, pods, worker, workers
 from tests.kit.histories import KEY
 from tests.kit.replicas import TOGETHER, a_created_replicated_job, a_replicated_spec, a_running_replicated_job, ended
@@ -35,6 +35,22 @@ def test_the_policy_says_who_goes(policy: CleanPodPolicy, released: tuple[Slots,
     given(*a_running_job(workers=2, clean=policy), pods(worker(1, version=25, phase="Failed")), *END).then(
         scheduler, *release
     )
+
+
+@pytest.mark.parametrize(
+    ("pod", "goes"),
+    [
+        pytest.param(worker(1, version=25, phase="Pending", reason="Unschedulable"), True, id="it waits for a node"),
+        pytest.param(worker(1, version=25, phase="Pending", node="node-1"), False, id="its image is pulled there"),
+        pytest.param(worker(1, version=25, node="node-1"), False, id="it runs"),
+    ],
+)
+def test_a_pod_that_waits_for_a_node_goes_whatever_the_policy_says(pod: PodView, goes: bool):
+    over = [*a_running_job(workers=2, clean="None"), pods(pod), *END]
+    released = SlotsReleased(slots=(workers(1),), reason="NeverPlaced")
+    given(*over).then(scheduler, *([Record(released)] if goes else []))
+    if goes:
+        given(*over, released).then(scheduler, DeletePod("resnet-worker-1", Uid("pod-1")))
 
 
 WINDING_DOWN = a_replicated_spec(handling=replace(TOGETHER, winds_down=True))

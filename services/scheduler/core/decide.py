@@ -18,7 +18,7 @@ from shared.job.spec import RENDEZVOUS
 from shared.job.state import Job
 from shared.job.steps import Record, Step
 from shared.job.timers import RESTART, TIME_TO_LIVE, passed
-from shared.job.views import occupies, spans
+from shared.job.views import alive, occupies, spans
 
 MOST_LOST = 1_000
 """No log loses more attempts; who may make pods may write a higher number into a label."""
@@ -56,7 +56,10 @@ def _restarted(job: Job, reason: str, because: Cause, *, counted: bool) -> Step:
 
 
 def after_the_end(job: Job) -> list[Step]:
-    """Release slots by cleanPodPolicy: `Running` those whose pods still run, `All` every slot, `None` no slot."""
+    """Release slots by cleanPodPolicy: `Running` those whose pods still run, `All` every slot, `None` no slot.
+
+    A pod that waits for a node goes in any case: it would take the next free one, and train for nobody.
+    """
     if verdict.winds_down(job):
         return []
     policy = job.spec.clean_pod_policy if job.spec is not None else "None"
@@ -68,6 +71,10 @@ def after_the_end(job: Job) -> list[Step]:
     }[policy]
     if going:
         return [_released(job, going, f"CleanPodPolicy{policy}")]
+    pods = job.pods.views.values()
+    unplaced = job.attempt.slots & [pod.slot for pod in pods if alive(pod) and pod.phase == "Pending" and not pod.node]
+    if unplaced:
+        return [_released(job, unplaced, "NeverPlaced")]
     # A rendezvous never ends by itself, and serves the workers that still run; its log holds no result.
     if job.attempt.slots and all(slot.role == RENDEZVOUS for slot in job.attempt.slots):
         return [_released(job, job.attempt.slots, "NoWorkerLeft")]
