@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from shared.cluster.pod_fields import meant_of, types
 from shared.frameworks.reading import DNS_LABEL, NAME_OF_VARIABLE, Fields
+from shared.job.naming import SSH_FOLDER
 
 _NAMES = "the pods of a job find each other by the names of pods"
 
@@ -60,10 +61,20 @@ def check(template: Fields, training: Fields, promises: Promises) -> None:
     if promises.restarts and spec.raw("restartPolicy") not in (None, "", "Never", promises.restarts):
         spec.ignore("restartPolicy", "Muster makes failed pods again: write it beside the template")
     note_labels(template, promises.labels)
+    if promises.folders and promises.ssh == SSH_FOLDER:
+        _note_group(spec, training)
     for volume in spec.parts("volumes"):
         if volume.raw("name") in [*promises.volumes]:
             volume.refuse("ReservedName", "give the volume another name: Muster adds one of this name", "name")
     _check_mounts(spec, training, promises)
+
+
+def _note_group(spec: Fields, training: Fields) -> None:
+    """Note an fsGroup of a launcher that runs as root: the kubelet has the group read every file of a volume."""
+    users = (part.part("securityContext").raw("runAsUser") for part in (training, spec))
+    if spec.part("securityContext").has("fsGroup") and not next((user for user in users if user is not None), 0):
+        message = "ssh as root refuses such a key: leave it to the workers, or set runAsUser to another user"
+        spec.part("securityContext").ignore("fsGroup", message, "lets a group read the launcher's private key")
 
 
 def note_labels(template: Fields, labels: Mapping[str, str]) -> None:

@@ -57,7 +57,9 @@ POD: Mapping[str, Rule] = MappingProxyType(
         "readinessGates": Rule(note="A pod is Ready once they are, too."),
         "resources": Rule(note="Of the whole pod."),
         "restartPolicy": Rule("overridden", "Muster makes failed pods again: write it beside the template"),
-        "securityContext": Rule(note="With an fsGroup the workers' sshd keeps its own host keys."),
+        "securityContext": Rule(
+            note="With an fsGroup the workers' sshd keeps its own host keys, and root's ssh refuses a launcher's."
+        ),
         "setHostnameAsFQDN": Rule("overridden", f"{_NAMES}, which are their host names"),
         "subdomain": Rule(
             "overridden", "Where the pods share a Service it is that Service's name; passed on elsewhere."

@@ -102,6 +102,21 @@ def test_a_field_without_effect_is_said(field: str, value: object, said: bool) -
     assert found == ({where: "has no effect"} if said else {})
 
 
+@pytest.mark.parametrize(
+    ("role", "context", "said"),
+    [
+        pytest.param("launcher", {"fsGroup": 1000}, True, id="root's ssh refuses its key"),
+        pytest.param("launcher", {"fsGroup": 1000, "runAsUser": 0}, True, id="root by name"),
+        pytest.param("launcher", {"fsGroup": 1000, "runAsUser": 1000}, False, id="of another user ssh checks nothing"),
+        pytest.param("worker", {"fsGroup": 1000}, False, id="sshd lets a group read what is public"),
+    ],
+)
+def test_a_launcher_whose_key_a_group_may_read_is_told(role: str, context: dict[str, int], said: bool) -> None:
+    path = f"spec.etReplicaSpecs.{role}.template.spec.securityContext"
+    found = said_of(TRAININGJOB, changed(training_job(), path, context))
+    assert found == ({f"{path}.fsGroup": "lets a group read the launcher's private key"} if said else {})
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_label_that_muster_gives_a_pod_is_its_own_and_said(kind: str) -> None:
     job, path = KINDS[kind]
