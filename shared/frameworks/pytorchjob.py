@@ -16,6 +16,7 @@ from shared.frameworks.rendezvous import (
     C10D,
     UNSHARED,
     brings_its_own,
+    own_id,
     rendezvous_name,
     rendezvous_pod,
     rendezvous_role,
@@ -192,6 +193,16 @@ class PyTorchJob(KubeflowJob):
                 roles = tuple(
                     msgspec.structs.replace(role, **bounds) if role.name == WORKER else role for role in roles
                 )
+            own = elastic.needs_store or elastic.rdzv_host.startswith(f"{manifest.metadata.name}-")
+            if (
+                not (own or elastic.standalone or elastic.rdzv_id)
+                and worker is not None
+                and not own_id(self._of_workers(spec), worker.container)
+            ):
+                effect = "is absent, so that torchrun calls the group none"
+                spec.part(FIELD).ignore(
+                    "rdzvId", "write one: all jobs without one meet in the same group there", effect
+                )
             if elastic.needs_store and worker is not None and not self._tells_of_another(spec, worker.container):
                 roles = (*roles, rendezvous_role(manifest.metadata.name, worker.container))
         parsed = super().spec_of(manifest, spec, roles)
@@ -252,13 +263,17 @@ class PyTorchJob(KubeflowJob):
             container=spec.worker.container,
             port=(elastic.rdzv_port if elastic is not None else 0) or self.port(manifest, WORKER),
             search=False,
+            group=elastic.rdzv_id if elastic is not None else "",
         )
 
     def _tells_of_another(self, spec: Fields, container: str) -> bool:
         """True if the workers' template itself tells torchrun of a rendezvous."""
+        return brings_its_own(self._of_workers(spec), container)
+
+    def _of_workers(self, spec: Fields) -> object:
+        """Their template."""
         specs = spec.part(self.replica_specs)
-        worker = next((specs.part(name) for name in specs.names() if name.lower() == WORKER), None)
-        return worker is not None and brings_its_own(worker.raw("template"), container)
+        return next((specs.part(name).raw("template") for name in specs.names() if name.lower() == WORKER), None)
 
     def _check_size(self, spec: Fields, elastic: Elastic, worker: RoleSpec | None) -> None:
         specs = spec.part(self.replica_specs)

@@ -37,25 +37,46 @@ UNSHARED = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 Since 2.4 torchrun writes the address of one store for all rounds, once: a worker that joins later waits for it in vain.
 """
 
+NO_ID = "none"
+"""The id of a group to which nobody gave one, in torchrun."""
+
+# An agent whose training failed closes its group for ever, also to the pods that are made again: in the first worker
+# the store would be new then.  While an agent is there its heartbeats change the state, and 15 s are torchrun's limit.
 _PROGRAM = """\
-import signal, sys
+import pickle, signal, sys, time
 from torch.distributed import TCPStore
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 store = TCPStore("localhost", int(sys.argv[1]), is_master=True, wait_for_workers=False)
 print("the rendezvous of torchrun listens on port", sys.argv[1])
+try:
+    from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import C10dRendezvousBackend
+    group, before, since = C10dRendezvousBackend(store, sys.argv[2]), None, 0.0
+    while True:
+        time.sleep(1)
+        found = group.get_state()
+        if found != before:
+            before, since = found, time.monotonic()
+        elif found and time.monotonic() - since > 15:
+            state = pickle.loads(found[0])
+            if state.closed:
+                state.closed = False
+                group.set_state(pickle.dumps(state), found[1])
+                print("every agent of a group that failed is gone: the next ones may meet again")
+except Exception as error:
+    print("a group that fails stays closed:", repr(error))
 while True:
     signal.pause()
 """
 
-# The arguments are the program, its port, and the Pythons to try first.  Without torch in the image no torchrun asks
-# for the store, and the pod waits for the end of the job.
+# The arguments are the program, its port, the id of the group, and the Pythons to try first.  Without torch in the
+# image no torchrun asks for the store, and the pod waits for the end of the job.
 _SCRIPT = """\
-program=$1 port=$2
-shift 2
+program=$1 port=$2 group=$3
+shift 3
 for python in "$@" python3 python /opt/*/bin/python3 /opt/conda/envs/*/bin/python3 /venv/bin/python3 .venv/bin/python3
 do
   if "$python" -c 'import importlib.util as u, sys; sys.exit(u.find_spec("torch") is None)' 2>/dev/null; then
-    exec "$python" -u -c "$program" "$port"
+    exec "$python" -u -c "$program" "$port" "$group"
   fi
 done
 echo "no Python with torch was found in the image, so no store is served; torchrun needs rdzvHost and rdzvPort then" >&2
@@ -76,6 +97,8 @@ _OPTIONS = re.compile(
 
 An address without another backend (`--master-addr`) is none of them: torchrun does not heed it then.
 """
+
+_ID = re.compile(r"""(?<!\S)["']?--rdzv[-_]id[=\s]+["']?([^\s"'$]+)""")
 
 _OF_POD = (
     *("nodeSelector", "tolerations", "runtimeClassName", "schedulerName", "priorityClassName", "preemptionPolicy"),
@@ -115,9 +138,19 @@ def brings_its_own(template: Any, container: str) -> bool:
 
 
 def rendezvous_pod(
-    framework: PodRenderer, template: Document, context: PodContext, *, container: str, port: int, search: bool
+    framework: PodRenderer,
+    template: Document,
+    context: PodContext,
+    *,
+    container: str,
+    port: int,
+    search: bool,
+    group: str = "",
 ) -> Document:
-    """Render the pod from the template of the workers, whose training container has that name."""
+    """Render the pod from the template of the workers, whose training container has that name.
+
+    `group` is the id of their group in the job; the container's own wins.
+    """
     theirs = _container(template, container)
     spec = template["spec"]
     kept = {name: spec[name] for name in _OF_POD if spec.get(name) is not None}
@@ -127,7 +160,16 @@ def rendezvous_pod(
     volumes = [_cheap(volume) for volume in objects(spec.get("volumes"))]
     made = {name: theirs[name] for name in _OF_CONTAINER if theirs.get(name) is not None}
     made |= {
-        "command": ["sh", "-c", _SCRIPT, RENDEZVOUS, _PROGRAM, str(port), *_pythons(theirs)],
+        "command": [
+            "sh",
+            "-c",
+            _SCRIPT,
+            RENDEZVOUS,
+            _PROGRAM,
+            str(port),
+            _id(theirs) or group or NO_ID,
+            *_pythons(theirs),
+        ],
         "env": [*_environment(theirs), *({"name": name, "value": value} for name, value in _WITHOUT_GPU.items())],
         "resources": RESOURCES,
         "ports": [{"name": RENDEZVOUS, "containerPort": port}],
@@ -169,6 +211,18 @@ def _container(template: Any, name: str) -> Document:
 def _words(container: Document) -> list[str]:
     parts = (container.get(part) for part in ("command", "args"))
     return [word for words in parts if isinstance(words, list) for word in words if isinstance(word, str)]
+
+
+def own_id(template: Any, container: str) -> str:
+    """The id that the training container gives its group, by its command or a variable; empty if it gives none."""
+    return _id(_container(template, container))
+
+
+def _id(container: Document) -> str:
+    found = _ID.search(" ".join(_words(container)))
+    variables = objects(container.get("env"))
+    named = (str(each.get("value") or "") for each in variables if each.get("name") == "PET_RDZV_ID")
+    return found[1] if found is not None else next(named, "")
 
 
 def _pythons(container: Document) -> list[str]:

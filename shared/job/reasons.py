@@ -120,7 +120,7 @@ STEPS = {
     "Resumed": Reason("the job is resumed"),
     "WorkersReady": Reason("the workers are Ready"),
     "WorkersReplaced": Reason("other workers take the place of lost ones"),
-    "NeverPlaced": Reason("the job is over, and the pods had found no node"),
+    "NeverPlaced": Reason("the pods had found no node"),
     "NoWorkerLeft": Reason("no worker needs the rendezvous any more"),
     "PodsReplaced": Reason("lost pods are made again under their names"),
     "BeforeTheStart": Reason("the job had not started when a smaller size was asked for"),
@@ -203,7 +203,7 @@ END_UNKNOWN = "ContainerStatusUnknown"
 """What a kubelet says of a container that ran and that it finds nowhere: its machine was restarted, for example."""
 
 DISRUPTIONS = {
-    END_UNKNOWN: Reason("its node was restarted, or lost its container: how that ended is unknown"),
+    END_UNKNOWN: Reason("its node was restarted, or lost its container"),
     "DeletionByPodGC": Reason("its node is gone"),
     "DeletionByTaintManager": Reason("its node is not to run it any more"),
     "DisruptionTarget": Reason("it is about to be deleted"),

@@ -1,11 +1,15 @@
 """The rendezvous pod of elastic groups of torchrun: which jobs have one, and what it takes of the workers' template."""
 
+import pickle
+import signal
+import sys
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 from shared.frameworks.pytorchjob import PYTORCHJOB
-from shared.frameworks.rendezvous import RESOURCES
+from shared.frameworks.rendezvous import _PROGRAM, RESOURCES
 from shared.frameworks.runtimes import joined
 from shared.frameworks.trainjob import TRAINJOB
 from shared.job.naming import Slot
@@ -237,7 +241,99 @@ def test_a_rule_of_the_workers_about_other_pods_does_not_count_it(rule: tuple[st
     ],
 )
 def test_it_tries_the_python_of_the_workers_command_first(command: list[str], first: list[str]):
-    assert container((f"{CONTAINER}.command", command))["command"][6:] == first
+    assert container((f"{CONTAINER}.command", command))["command"][7:] == first
+
+
+@pytest.mark.parametrize(
+    ("policy", "change", "group"),
+    [
+        pytest.param({}, (), "none", id="torchrun's own name for it"),
+        pytest.param({"rdzvId": "mine"}, (), "mine", id="that of the policy"),
+        pytest.param({}, (f"{CONTAINER}.env", [{"name": "PET_RDZV_ID", "value": "theirs"}]), "theirs", id="a variable"),
+        pytest.param(
+            {"rdzvId": "mine"},
+            (f"{CONTAINER}.command", ["sh", "-c", "torchrun --rdzv-id=that t.py"]),
+            "that",
+            id="an option",
+        ),
+        pytest.param(
+            {"rdzvId": "mine"}, (f"{CONTAINER}.args", ["--rdzv_id", "$(PET_RDZV_ID)", "t.py"]), "mine", id="ours"
+        ),
+    ],
+)
+def test_it_knows_the_group_of_the_workers(policy: Document, change: tuple[str, Any], group: str):
+    document = pytorch_job(policy=POLICY | policy, Worker=2)
+    assert container(*([change] if change else []), of=document)["command"][6] == group
+
+
+OPEN, CLOSED = SimpleNamespace(closed=False, round=3), SimpleNamespace(closed=True, round=3)
+
+
+def opened_after(seen: list[Any], monkeypatch: pytest.MonkeyPatch) -> int | None:
+    """The second in which the pod opens the group; `seen` are its states as agents write them, None for no change."""
+    seconds, found = [0], list[int]()
+    now = [b""]
+
+    class Group:
+        def __init__(self, store: object, group: str) -> None:
+            assert group == "none"
+
+        def get_state(self) -> tuple[bytes, bytes]:
+            return now[0], now[0]
+
+        def set_state(self, state: bytes, token: bytes) -> None:
+            assert (state, token) == (pickle.dumps(OPEN), now[0])
+            now[0] = state
+            found.append(seconds[0])
+
+    class Time(ModuleType):
+        def monotonic(self) -> float:
+            return float(seconds[0])
+
+        def sleep(self, length: float) -> None:
+            if seconds[0] == len(seen):
+                raise KeyboardInterrupt
+            said = seen[seconds[0]]
+            now[0] = pickle.dumps(said) if said is not None else now[0]
+            seconds[0] += int(length)
+
+    parts = ["torch", "distributed", "elastic", "rendezvous", "c10d_rendezvous_backend"]
+    modules = {".".join(parts[: end + 1]): ModuleType(part) for end, part in enumerate(parts)}
+    vars(modules["torch.distributed"])["TCPStore"] = lambda *_, **options: options
+    vars(modules[".".join(parts)])["C10dRendezvousBackend"] = Group
+    for name, module in {**modules, "time": Time("time")}.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(sys, "argv", ["-c", "23456", "none"])
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(signal, "pause", lambda: pytest.fail("it gave up"))
+    with pytest.raises(KeyboardInterrupt):
+        exec(_PROGRAM, {})  # noqa: S102  it is the program of the pod
+    (only,) = found or [None]
+    return only
+
+
+@pytest.mark.parametrize(
+    ("seen", "opened"),
+    [
+        pytest.param([CLOSED, *[None] * 30], 17, id="once all agents of a group that failed are gone"),
+        pytest.param([SimpleNamespace(closed=True, beat=beat // 5) for beat in range(60)], None, id="not before"),
+        pytest.param([OPEN, *[None] * 5, CLOSED, *[None] * 14], None, id="counted from when it was closed"),
+    ],
+)
+def test_a_group_that_failed_is_opened_again(
+    seen: list[Any], opened: int | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    assert opened_after(seen, monkeypatch) == opened
+    assert ("may meet again" in capsys.readouterr().out) is (opened is not None)
+
+
+def test_jobs_that_share_a_store_without_an_id_are_told():
+    def told(**policy: str) -> list[str]:
+        return [known.field for known in spec_of(PYTORCHJOB, pytorch_job(policy=POLICY | policy, Worker=2)).ignored]
+
+    assert told(rdzvBackend="etcd-v2", rdzvHost="etcd") == ["spec.elasticPolicy.rdzvId"]
+    assert told(rdzvHost="store") == ["spec.elasticPolicy.rdzvId"]
+    assert told(rdzvHost="mnist-worker-0") == told(rdzvHost="store", rdzvId="mnist") == told() == []
 
 
 def test_a_trainjob_with_an_elastic_runtime_has_one_too():
