@@ -116,6 +116,16 @@ async def test_a_free_lease_is_taken_at_once_and_kept():
         assert a.times == 1
 
 
+async def test_a_lease_ends_by_when_it_was_asked_for_however_late_the_answer_came():
+    weather = Weather(await a_bucket())
+    weather.answers_after = 1.0
+    async with Replica(weather, "a").alive() as a:
+        await until(a.lease.held, "the lease")
+        weather.hangs = True
+        await asyncio.sleep(weather.writes[0] + TTL_SECONDS - MARGIN_SECONDS - now())
+        assert not a.lease.held()
+
+
 async def test_a_second_replica_waits_and_takes_over_when_the_first_one_dies():
     bucket = await a_bucket()
     a, b = Replica(bucket, "a"), Replica(bucket, "b")
