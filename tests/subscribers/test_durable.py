@@ -87,6 +87,17 @@ async def test_a_new_position_that_brought_nothing_is_where_it_began(server: Log
         assert (await taken(position, 3))[0] == wanted
 
 
+async def test_what_was_acknowledged_some_time_ago_does_not_come_again_from_a_position_that_was_made_anew(server: Log):
+    first = await write(server, 4)
+    async with a_position(server, "team-a", everything=True) as position:
+        assert (await taken(position, 4))[0] == first
+        # The request that is open, and the next one, with which it asks what was acknowledged.
+        assert [await position.fetch(1) for _ in range(2)] == [[], []]
+        await consumer_gone(server)
+        wanted = await write(server, 1)
+        assert (await taken(position, 1))[0] == wanted
+
+
 @pytest.mark.parametrize("given", [True, False], ids=["were given back", "are in hand"])
 async def test_events_that_are_not_acknowledged_come_again_from_a_position_that_was_made_anew(
     server: Log, *, given: bool
