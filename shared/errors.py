@@ -28,11 +28,14 @@ class Transient(Trouble):
         """The other side's own sentence about the object, or ours; empty without a reason."""
 
 
-class NotOwner(Transient):
-    """The request was not sent, as this replica does not hold the lease.  The lease holder repeats it."""
+class NotSent(Transient):
+    """The request was not sent: this replica does not hold the lease, or the job no longer wants the object.
 
-    def __init__(self) -> None:
-        super().__init__("not sent: this replica lost the lease")
+    The lease holder repeats what is still wanted.
+    """
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"not sent: {why}")
 
 
 class Conflict(Trouble):

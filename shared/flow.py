@@ -11,7 +11,7 @@ take long whatever is sent, and who steps back then loses its share.  Only what 
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Hashable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from math import inf
@@ -39,6 +39,7 @@ ASKED_SECONDS = 5.0
 """For so long after one of them asked for something that is not bulk work; a job begins with several calls."""
 
 _BULK: ContextVar[bool] = ContextVar("bulk", default=False)
+_WANTED: ContextVar[Callable[[], bool]] = ContextVar("wanted", default=lambda: True)
 
 _Place = asyncio.Future[None]
 
@@ -51,6 +52,20 @@ def in_bulk(bulk: bool) -> Iterator[None]:
         yield
     finally:
         _BULK.reset(token)
+
+
+@contextmanager
+def only_while(wanted: Callable[[], bool]) -> Iterator[None]:
+    """Requests within create nothing that is not `wanted` when they are sent: their turn may come late."""
+    token = _WANTED.set(wanted)
+    try:
+        yield
+    finally:
+        _WANTED.reset(token)
+
+
+def is_wanted() -> bool:
+    return _WANTED.get()()
 
 
 class Turns:

@@ -11,8 +11,8 @@ from math import isfinite
 
 import msgspec
 
-from shared.errors import Conflict, NotOwner, Refused, Transient
-from shared.flow import Turns, in_bulk
+from shared.errors import Conflict, NotSent, Refused, Transient
+from shared.flow import Turns, in_bulk, only_while
 from shared.job import text
 from shared.job.chain import Head
 from shared.job.events.catalog import AnyEvent
@@ -162,11 +162,17 @@ class Acts:
         for item in items:
             if not item.effect.apart:
                 await self._turns[item.bulk].enter(key.namespace, key)
+                if item.unwanted:
+                    # Its slot was released while it waited: its pod would come beside those of the next attempt.
+                    self._turns[item.bulk].leave(key.namespace, key)
+                    item.running = False
+                    round_.call_ended()
+                    continue
             tasks.create_task(self._call(item, round_, tasks))
 
     async def _call(self, item: Item, round_: _Round, tasks: asyncio.TaskGroup) -> None:
         try:
-            with in_bulk(item.bulk):
+            with in_bulk(item.bulk), only_while(lambda: not item.unwanted):
                 refusal = await self._outcome(item, round_.history, round_.context)
         finally:
             round_.call_ended()
@@ -236,8 +242,8 @@ class Acts:
             log_lines.refused(item.effect, context.job, context.head, refusal)
             self._alarm()
             return refusal
-        except NotOwner:
-            # Said once, by the lease: thousands may have waited.
+        except NotSent:
+            # A lost lease is said once, by itself: thousands may have waited.
             self._requeue_after(key, failed(item, self._time(), self._chance(), None))
             return None
         except (Transient, Conflict) as trouble:
@@ -284,9 +290,9 @@ class Acts:
             self._requeue_after(key, moment - now)
 
     def _must_own(self) -> None:
-        """Raise `NotOwner` if this replica lost the lease while the effect waited for its turn."""
+        """Raise `NotSent` if this replica lost the lease while the effect waited for its turn."""
         if not self._owns():
-            raise NotOwner
+            raise NotSent("this replica lost the lease")
 
     def _time(self) -> float:
         return asyncio.get_running_loop().time()

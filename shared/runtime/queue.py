@@ -179,6 +179,8 @@ class Item(msgspec.Struct, gc=False):
     """Refusals in a row."""
     bulk: bool = False
     """True if it began as one of many; a later try of it alone is still one of them."""
+    unwanted: bool = False
+    """True while it waits for its turn and no decision wants it any more: what was not sent yet is not created."""
 
     def settles(self, now: float) -> bool:
         """True if it made something that lasts, so recently that the same is not made again, wanted or not."""
@@ -226,6 +228,9 @@ class InFlight:
         Others are forgotten, if these are `all_of_them`.
         """
         targets = {effect.target: effect for effect in wanted}
+        for target, known in self._by_target.items():
+            if known.running and (all_of_them or target in targets):
+                known.unwanted = target not in targets or (known.unwanted and targets[target] != known.effect)
         unwanted = [
             target
             for target, item in self._by_target.items()

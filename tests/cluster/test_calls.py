@@ -19,8 +19,10 @@ from shared.cluster.connections import AbruptResponse
 from shared.cluster.examination import Right
 from shared.cluster.kinds import PODS
 from shared.cluster.kube import KubeCluster
-from shared.errors import NotOwner, Transient
+from shared.errors import NotSent, Transient
+from shared.flow import INTERACTIVE, OF_ONE, only_while
 from tests.kit.apiserver import write_kubeconfig
+from tests.kit.virtual_time import until
 from tests.kit.watching import PATIENCE
 
 HALF = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf"
@@ -122,12 +124,40 @@ async def test_who_may_not_change_anything_asks_and_sends_nothing_else(tmp_path:
             lambda: cluster.delete(PODS, "team-a", "p", uid="u"),
             lambda: cluster.execute("team-a", "p", "main", ["true"], timeout=5),
         ):
-            with pytest.raises(NotOwner):
+            with pytest.raises(NotSent):
                 await change()
         assert len(asked) == 1
         await cluster.get(PODS, "team-a", "p")
         assert await cluster.may(Right("get", "", "pods"), "team-a")
         assert len(asked) == 3
+        await cluster.close()
+
+
+async def test_what_is_wanted_no_more_when_its_place_comes_is_not_created(tmp_path: Path) -> None:
+    """All places are taken while the API server takes its time; a decision comes meanwhile."""
+    answers, config, asked, wanted = asyncio.Event(), tmp_path / "kubeconfig", list[str](), True
+    places = int(INTERACTIVE * OF_ONE)
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(f"{request.method} {request.path.rpartition('/')[2]}")
+        await answers.wait()
+        return web.json_response({"metadata": {"name": "p"}}, status=201)
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    async with TestServer(app) as server:
+        write_kubeconfig(config, f"http://127.0.0.1:{server.port}", {"token": "t"})
+        cluster = await KubeCluster.connect(config)
+        with only_while(lambda: wanted):
+            pod = {"metadata": {"name": "p"}}
+            tries = [asyncio.create_task(cluster.create(PODS, "team-a", pod)) for _ in range(places + 3)]
+            await until(lambda: len(asked) == places)
+            wanted = False
+            answers.set()
+            found = await asyncio.gather(*tries, return_exceptions=True)
+            assert [isinstance(each, NotSent) for each in found] == [False] * places + [True] * 3
+            await cluster.patch(PODS, "team-a", "p", {"metadata": {"labels": {"a": "b"}}})
+        assert asked == ["POST pods"] * places + ["PATCH p"]
         await cluster.close()
 
 
@@ -160,7 +190,7 @@ async def test_who_may_not_change_anything_when_the_connection_is_there_at_last_
         ):
             allowed = True
             serving = asyncio.create_task(asyncio.to_thread(serve, listening))
-            with pytest.raises(NotOwner):
+            with pytest.raises(NotSent):
                 await change()
             await asyncio.wait_for(serving, PATIENCE)
         await cluster.close()

@@ -225,6 +225,25 @@ def test_what_is_running_is_not_forgotten_when_it_is_wanted_no_more():
     assert due(effects, WEST) == [], "two at a time on one target"
 
 
+@pytest.mark.parametrize(
+    ("decisions", "unwanted"),
+    [
+        pytest.param([[WEST]], False, id="it still is"),
+        pytest.param([[]], True, id="it is wanted no more"),
+        pytest.param([[], [WEST]], False, id="it is wanted again"),
+        pytest.param([[], [BLUE]], True, id="something else is made of its target later"),
+        pytest.param([[BLUE]], False, id="its target changes in between"),
+    ],
+)
+def test_what_waits_for_its_turn_knows_whether_it_is_wanted(decisions: list[list[Effect]], unwanted: bool):
+    effects = InFlight(Leisure())
+    item = begun(effects, WEST)
+    for wanted in decisions:
+        effects.due([], 0.0, 1, all_of_them=False)
+        assert due(effects, *wanted) == []
+    assert item.unwanted == unwanted
+
+
 def test_after_a_failure_any_effect_on_that_target_waits():
     effects = InFlight(Leisure())
     delay = failed(begun(effects, WEST), 10.0, 0.5, None)

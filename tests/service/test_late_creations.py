@@ -79,3 +79,40 @@ async def test_nor_is_one_whose_slot_was_released_before_the_end():
         world.annotate("resnet", {"muster.dev/restart": "now"})
         await world.pass_seconds(60)
         assert together == {frozenset(), frozenset({"0"}), frozenset({"1"})}
+
+
+class Sluggish(MemoryCluster):
+    """The API server takes its time for each creation of a pod."""
+
+    begun = 0
+
+    async def create(self, resource: Resource[Any], namespace: str, manifest: Any, *, within: int = 0) -> Any:
+        if resource is PODS:
+            self.begun += 1
+            await asyncio.sleep(10)
+        return await super().create(resource, namespace, manifest, within=within)
+
+
+class SluggishWorld(World):
+    async def cluster(self, author: str) -> MemoryCluster:
+        if author != "scheduler":
+            return await super().cluster(author)
+        self.sluggish = Sluggish(self.store)
+        return self.sluggish
+
+
+async def test_nor_is_one_whose_creation_waited_for_its_turn_until_its_attempt_was_over(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr("shared.runtime.acts.EFFECTS_PER_JOB", 2)
+    async with SluggishWorld() as world:
+        together = set[frozenset[str]]()
+        world.store.listeners.append(lambda *_: together.add(attempts(world)))
+        world.apply(TRAININGJOBS, a_training_job(workers=8))
+        await world.until(lambda: world.sluggish.begun > 0)
+        world.annotate("resnet", {"muster.dev/restart": "now"})
+        await world.pass_seconds(15)
+        assert world.sluggish.begun == 2, "the others are wanted no more"
+        await world.pass_seconds(90)
+        assert together == {frozenset(), frozenset({"0"}), frozenset({"1"})}
+        assert world.job().status.phase == "Running"
