@@ -423,8 +423,8 @@ PATCHES = (
             ),
             (
                 REPLACEMENT,
-                "    there = job.attempt.unreleased | {pod.slot for pod in job.pods.views.values()}\n",
-                "    there = job.attempt.unreleased\n",
+                " | {pod.slot for pod in job.pods.views.values()}\n    return SortedSet(slot.index",
+                "\n    return SortedSet(slot.index",
             ),
         ),
         ("tests/scaler/test_groups.py", "tests/scaler/test_queue.py"),

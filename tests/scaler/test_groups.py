@@ -84,6 +84,20 @@ def test_a_place_that_is_about_to_be_filled_again_is_not_free():
     )
 
 
+def test_a_place_that_was_released_for_its_node_and_waits_for_its_back_off_is_not_free():
+    """It belongs to the size that the job has: a job of three would have two workers for ever."""
+
+    def leaves(uid: str, version: int) -> list[AnyEvent]:
+        notice = DisruptionNoticed(node="node-1", uids=(Uid(uid),), reason="SpotInterruption")
+        released = WorkersReleased(request=Uid(""), slots=(workers(1),), reason="Disrupted")
+        return [notice, published(version, 0), released, PodsGone(uids=(Uid(uid),))]
+
+    again = SlotsAssigned(slots=(workers(1),), replaces=(workers(1),), reason="PodsReplaced")
+    made = pods(replace(worker(1, version=40), uid=Uid("pod-1b")))
+    twice = [*leaves("pod-1", 2), again, made, published(3, 0, 1), *leaves("pod-1b", 4)]
+    given(*a_running_group(2), *twice, sized(3)).then(scaler, grows(2))
+
+
 def test_what_comes_is_known_at_once_and_the_scaling_ends():
     """There is no file and no launcher to wait for: Ready is enough."""
     story = [*growing(2, 3), pods(worker(2), worker(3))]

@@ -200,6 +200,6 @@ def new_workers(job: Job, count: int) -> Slots:
 
 
 def taken(job: Job) -> SortedSet[int]:
-    """The indices of workers that are there: a terminating pod keeps its name until it is gone."""
-    there = job.attempt.unreleased | {pod.slot for pod in job.pods.views.values()}
+    """The indices that no new worker gets: a terminating pod keeps its name, and a vacancy may be filled under it."""
+    there = job.attempt.unreleased | job.attempt.vacancies.keys() | {pod.slot for pod in job.pods.views.values()}
     return SortedSet(slot.index for slot in there if (slot.attempt, slot.role) == (job.attempt.number, WORKER))
