@@ -16,6 +16,7 @@ from shared.errors import Conflict, Refused, Transient, accepting
 from shared.frameworks.framework import owner_reference
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.scale_requests import REQUESTS
+from shared.frameworks.schemas import Document
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import Author
 from shared.job.fold import History
@@ -97,19 +98,17 @@ class Scaler(Service):
             meta = await self._shown(job)
         must_be_controlled(meta, job, f"config map {name}", labelled=False)
         assert meta is not None
-        if _version(meta) >= effect.version:
+        labels = manifest["metadata"]["labels"]
+        patch: Document = {
+            "metadata": {"resourceVersion": meta.resource_version, "uid": meta.uid, "labels": labels},
+        }
+        if _version(meta) < effect.version:
+            patch["metadata"]["annotations"] = manifest["metadata"]["annotations"]
+            patch["data"] = manifest["data"]
+        elif labels.items() <= (meta.labels or {}).items():
             # Another replica wrote this version or a newer one, which an older one never replaces.
             self._hosts[key] = meta
             return
-        patch = {
-            "metadata": {
-                "resourceVersion": meta.resource_version,
-                "uid": meta.uid,
-                "annotations": manifest["metadata"]["annotations"],
-                "labels": manifest["metadata"]["labels"],
-            },
-            "data": manifest["data"],
-        }
         try:
             patched = await self._cluster.patch(CONFIGMAPS, key.namespace, name, patch)
         except Refused as refusal:

@@ -6,6 +6,7 @@ from shared.cluster import Resource
 from shared.cluster.kinds import CONFIGMAPS
 from shared.frameworks.mpijob import MPIJOB
 from shared.frameworks.training_job import TRAININGJOBS
+from shared.job.naming import JOB_UID
 from shared.job.spec import GROW_SECONDS
 from tests.frameworks.documents import mpi_job
 from tests.kit.world import NAMESPACE, Document, World, a_training_job
@@ -55,3 +56,15 @@ async def test_a_client_that_changes_hosts_files_for_ever_makes_few_new_ones(wor
         await world.pass_seconds(2)
     assert world.count("HostsPublished") <= 2 + minutes * 60 // GROW_SECONDS
     await world.until(lambda: files(world, "resnet") == right, "they are put right at the end")
+
+
+async def test_hosts_files_that_lost_their_labels_get_them_back(world: World):
+    await world.trains(workers=2)
+    before = world.store.get(CONFIGMAPS, NAMESPACE, "resnet-config")
+    assert before is not None
+    world.store.patch(CONFIGMAPS, NAMESPACE, "resnet-config", {"metadata": {"labels": {JOB_UID: None}}})
+    await world.until(lambda: world.job().hosts is None, "no watch shows them")
+    await world.until(lambda: world.job().hosts is not None, "they are shown again")
+    after = world.store.get(CONFIGMAPS, NAMESPACE, "resnet-config")
+    assert after is not None
+    assert (after.metadata["labels"], after.manifest["data"]) == (before.metadata["labels"], before.manifest["data"])
