@@ -96,15 +96,17 @@ def pods_observed(job: Job, event: PodsObserved, at: At) -> Job:
         if pod.role == LAUNCHER and pod.attempt == attempt.number and ended(pod) and not pod.deleting:
             launcher = launcher or replace(pod, disruption=disrupted.get(pod.uid, ""))
         awaited = slot in attempt.slots and slot not in over
-        if known is not None and awaited and _failed_in_place(job, known, pod):
+        if awaited and (failed_in_place := _failed_in_place(job, known, pod)):
             if storeless is None:
                 storeless = without_store(job, {**job.pods.views, **{pod.uid: pod for pod in event.pods}}.values())
             disruption = disrupted.get(pod.uid) or (RENDEZVOUS_LOST if storeless else None)
-            failed = replace(pod, phase="Failed", reason=known.reason or "Error", message=known.message)
+            last = known or pod
+            failed = replace(pod, phase="Failed", reason=last.reason or "Error", message=last.message)
             vacancy, failure = _lost(job, slot, failed, disruption, at, ran=True)
             failures.append(failure)
             if disruption is None:
                 failed_on = with_failure(failed_on, pod.node, at)
+                replaced += failed_in_place - 1
                 if pod.restarts >= MOST_IN_PLACE or (job.spec is not None and replaced >= job.spec.backoff_limit):
                     # The pod counts as lost, whatever its kubelet does, and its replacement against the limit.
                     over[slot], vacancies[slot] = None, vacancy
@@ -162,10 +164,14 @@ def _has_place(job: Job, pod: PodView) -> bool:
     return bool(pod.node) and pod.attempt == job.attempt.number and pod.role not in (LAUNCHER, RENDEZVOUS)
 
 
-def _failed_in_place(job: Job, known: PodView, pod: PodView) -> bool:
-    """True if the kubelet began the failed training container of a pod again, as Muster told it."""
-    again = pod.restarts > known.restarts and not (ended(pod) or pod.deleting)
-    return again and in_place(job.spec, pod.role)
+def _failed_in_place(job: Job, known: PodView | None, pod: PodView) -> int:
+    """How often the kubelet began the failed training container of a pod again, as Muster told it, since it is known.
+
+    Between two views it may have been more than once.
+    """
+    if ended(pod) or pod.deleting or not in_place(job.spec, pod.role):
+        return 0
+    return max(pod.restarts - (known.restarts if known is not None else 0), 0)
 
 
 def with_milestones(job: Job, at: At) -> Job:
