@@ -118,6 +118,8 @@ def request_gone(job: Job, event: ScaleRequestGone, at: At) -> Job:
     if known is None:
         return job
     if known.phase == "Pending" or job.key.uid == NO_UID:
+        # A refusal to own it is none of the next request.
+        job = with_success(job, "OwnRequest") if known is job.scaling.next_request else job
         return with_scaling(job, requests=without(job.scaling.requests, event.uid))
     return with_request(job, event.uid, gone=at.sequence)
 
@@ -259,6 +261,9 @@ def with_edit(job: Job, replicas: int, at: At, by: tuple[Actor, ...] = (), *, at
     An `attempt` that begins with fewer asks for the rest of a size that an earlier one may have had.
     """
     uid = Uid(f"replicas-{job.resource.generation}" + (f"-{attempt}" if attempt else ""))
+    if uid in job.scaling.requests:
+        # A restored store counts generations again, and the edit of that generation may be under way.
+        uid = Uid(f"{uid}-{at.sequence}")
     request = Request(
         uid=uid,
         name=uid,
@@ -423,7 +428,6 @@ def released(job: Job, groups: tuple[Slots, ...], at: At) -> Job:
 
 
 def spoiling(job: Job, lost: Iterable[Slot]) -> Job:
-    """The job in whose attempt no later worker gets the index of one of these."""
-    return with_attempt(
-        job, spoilt=max([job.attempt.spoilt, *(slot.index + 1 for slot in lost if slot.role == WORKER)])
-    )
+    """The job in whose attempt no later worker gets the index of one of these; those of an earlier one are free."""
+    mine = [slot.index + 1 for slot in lost if (slot.attempt, slot.role) == (job.attempt.number, WORKER)]
+    return with_attempt(job, spoilt=max([job.attempt.spoilt, *mine]))

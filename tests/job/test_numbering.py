@@ -1,10 +1,13 @@
 """Which index a new worker gets."""
 
-from shared.job.events.scaler import ScaleFailed, ScaleSucceeded, WorkersReleased
-from shared.job.events.scheduler import SlotsAssigned, SlotsReleased
+from shared.job.events.scaler import ScaleCancelled, ScaleFailed, ScaleSucceeded, WorkersReleased
+from shared.job.events.scheduler import JobRestarted, SlotsAssigned, SlotsReleased
+from shared.job.events.status import JobRestarting
 from shared.job.events.watcher import PodsGone
 from shared.job.naming import Uid
 from shared.job.policies.replacement import new_workers
+from shared.job.spec import WORKER
+from shared.job.views import Slots
 from tests.kit.builders import (
     R1,
     R2,
@@ -91,3 +94,16 @@ def test_a_name_that_comes_again_is_unseen_again():
     again = [*GONE, *scaling_out(1, request=R2)]
     failed = ScaleFailed(request=R2, reason="DeadlineExceeded", released=(workers(1),))
     assert first_new(*again, failed) == 2, "its pod may still come"
+
+
+def test_the_end_of_a_request_of_an_earlier_attempt_takes_no_name_from_this_one():
+    restarted = [
+        *a_running_job(workers=2),
+        *scaling_out(2, 3),
+        JobRestarting(reason="TrainingJobFailed"),
+        SlotsReleased(slots=(workers(0, 1, 2, 3),), reason="JobRestarting"),
+        JobRestarted(attempt=1),
+        ScaleCancelled(request=R1, reason="JobRestarted", released=(workers(2, 3),)),
+        SlotsAssigned(slots=(Slots(1, WORKER, ((0, 1),)),), reason="JobRestarted"),
+    ]
+    assert first_new(*restarted) == 2

@@ -187,7 +187,12 @@ def scale_out(
 
 
 def scale_in(
-    count: int | None = None, *, names: tuple[str, ...] = (), request: Uid = R1, script: bool = False
+    count: int | None = None,
+    *,
+    names: tuple[str, ...] = (),
+    request: Uid = R1,
+    owned: bool = True,
+    script: bool = False,
 ) -> ScaleRequested:
     workers, stranger = named_workers(KEY.name, names)
     spec = ScaleSpec(
@@ -199,7 +204,7 @@ def scale_in(
         timeout_seconds=60,
         script=script,
     )
-    return _requested("ScaleIn", request, spec, owned=True)
+    return _requested("ScaleIn", request, spec, owned=owned)
 
 
 def _requested(kind: ScaleKind, request: Uid, spec: ScaleSpec, *, owned: bool) -> ScaleRequested:

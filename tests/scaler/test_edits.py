@@ -150,6 +150,20 @@ def test_an_edit_for_which_there_is_no_room_ends_when_a_smaller_size_is_asked_fo
     given(*back).then(scaler, done(E3))
 
 
+def test_an_edit_of_a_restored_store_leaves_an_older_one_of_its_generation_its_workers():
+    """Its generations are counted again from the backup, while the edit of that number is under way."""
+    restored = [replace(sized(2, generation=1), epoch=1), replace(sized(3), epoch=1)]
+    story = [*growing(), *restored]
+    cancelled = replace(OVERTAKEN, because=0)
+    given(*story).then(scaler, Record(cancelled))
+    after = given(*story, cancelled, JobRunning(reason="TrainingJobRunning"))
+    assert [slot.index for slot in after.job.attempt.workers] == [0, 1]
+    (grown,) = after.steps(scaler)
+    assert isinstance(grown, Record)
+    assert isinstance(grown.event, ScaleAccepted)
+    assert grown.event.added == (workers(4),)
+
+
 @pytest.mark.parametrize(
     "then",
     [

@@ -5,10 +5,11 @@ import pytest
 from services.scaler.core.effects import OwnRequest
 from shared.frameworks.scale_requests import waiting_for
 from shared.job.events.catalog import AnyEvent
+from shared.job.events.event import EffectRefused
 from shared.job.events.scaler import ScaleAccepted, ScaleCancelled, ScaleRejected
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned
 from shared.job.events.status import JobRestarting, JobRunning, JobSucceeded, JobSuspending
-from shared.job.events.watcher import JobDeleting, JobGone, ScaleRequested
+from shared.job.events.watcher import JobDeleting, JobGone, ScaleRequested, ScaleRequestGone
 from shared.job.naming import Uid
 from shared.job.spec import WORKER, Problem
 from shared.job.steps import Record
@@ -210,6 +211,17 @@ def test_a_worker_that_is_about_to_be_replaced_is_no_reason_to_let_go_of_more_th
             ScaleRejected(request=R1, reason="BelowMinimum", message="0 workers would be fewer than minReplicas (1)")
         ),
     )
+
+
+def test_a_refusal_to_own_a_request_that_was_deleted_is_none_of_the_next_one():
+    refused = EffectRefused(effect="OwnRequest", reason="Denied")
+    story = [*a_running_job(), scale_out(1, owned=False), refused]
+    given(*story).then_nothing(scaler)
+    given(*story, ScaleRequestGone(uid=R1), scale_in(1, request=R2, owned=False)).then(
+        scaler, OwnRequest("ScaleIn", f"scalein-{R2}", R2)
+    )
+    waits = [*story, scale_in(1, request=R2, owned=False), ScaleRequestGone(uid=R2)]
+    given(*waits).then_nothing(scaler)
 
 
 def test_a_request_that_waits_hears_no_more_from_a_job_that_is_gone():
