@@ -30,7 +30,7 @@ from shared.job.events.watcher import (
     ProgressReported,
 )
 from shared.job.naming import NO_UID, RESTART_REQUESTED, Slot
-from shared.job.policies import quota
+from shared.job.policies import quota, replacement
 from shared.job.reasons import DISRUPTED, GANG_TOO_LARGE, LAUNCHER_UNSCHEDULABLE, NO_ROOM, PREEMPTED, RENDEZVOUS_LOST
 from shared.job.spec import LAUNCHER, WORKER
 from shared.job.state import Job
@@ -227,7 +227,9 @@ def _standings(job: Job) -> Iterator[tuple[Place, Standing]]:
     if job.spec is None or job.key.uid == NO_UID:
         return
     pods, begins, outgoing = job.by_slot(), _begins(job), job.outgoing
-    slots = dict.fromkeys([*begins, *job.attempt.unreleased, *(slot for slot, pod in pods.items() if occupies(pod))])
+    # A slot that was released for its node is wanted again: its next pod may wait for a back-off.
+    wanted = [*begins, *job.attempt.unreleased, *replacement.replaceable(job)]
+    slots = dict.fromkeys([*wanted, *(slot for slot, pod in pods.items() if occupies(pod))])
     # Of two attempts in one place the newer one counts.
     places = {_place(slot): slot for slot in sorted(slots, key=lambda slot: slot.attempt)}
     for place, slot in places.items():

@@ -6,6 +6,7 @@ import pytest
 from shared.eventlog import Stored
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import At
+from shared.job.events.scaler import WorkersReleased
 from shared.job.events.scheduler import JobRestarted, SlotsAssigned
 from shared.job.events.status import JobFailed, JobRestarting, JobSuspended, JobSuspending
 from shared.job.events.watcher import DisruptionNoticed, NodeBack, NodeLost, PodsGone
@@ -24,10 +25,13 @@ from tests.kit.builders import (
     exited,
     observed,
     pods,
+    published,
     scaling_in,
     scaling_out,
     worker,
+    workers,
 )
+from tests.kit.groups import a_running_group
 from tests.kit.histories import log_of
 
 WORKER_1 = Place("worker", 1)
@@ -137,6 +141,18 @@ def test_a_node_that_is_away_for_37_seconds_costs_its_place_37_seconds():
 def test_a_place_is_lost_to_the_cause_until_it_trains_again(then: list[AnyEvent], lane: list[str]):
     found = told(*a_running_job(2), *then)
     assert found.lane(WORKER_1) == ["node", "gang", "training", *lane]
+
+
+def test_a_place_that_was_released_for_its_node_is_lost_until_its_next_pod_trains():
+    """In a kind that replaces pods under their names the next one waits for the end of this one, or for a back-off."""
+    released = WorkersReleased(request=Uid(""), slots=(workers(1),), reason="Disrupted")
+    notice = DisruptionNoticed(node="a", uids=(Uid("pod-1"),), reason="SpotInterruption")
+    gone = [notice, published(2, 0), released, PodsGone(uids=(Uid("pod-1"),))]
+    made = SlotsAssigned(slots=(workers(1),), replaces=(workers(1),), reason="PodsReplaced")
+    again = pods(msgspec.structs.replace(worker(1, version=40), uid=Uid("pod-1b")))
+    found = told(*a_running_group(2), *gone, published(3, 0), made, again)
+    assert found.lane(WORKER_1)[-2:] == ["lost:node", "training"]
+    assert found.ledger.seconds(found.end)["lost", "node"] == {"worker": 4}
 
 
 def test_a_worker_that_joins_is_scaling_until_the_request_is_over():
