@@ -13,6 +13,7 @@ from tests.kit.builders import (
     a_ready_job,
     a_running_job,
     exited,
+    hosts_file,
     pods,
     published,
     service,
@@ -49,6 +50,10 @@ def test_not_being_ready_for_a_while_does_not_cost_membership():
 
 def test_older_hosts_files_are_written_over():
     given(*a_running_job(workers=2), published(2, 0)).then_among_others(scaler, WriteHosts(2, (0,)))
+
+
+def test_hosts_files_that_a_lost_history_wrote_are_followed_by_newer_ones():
+    given(*a_running_job(workers=2), hosts_file(7)).then_among_others(scaler, Record(published(8, 0, 1)))
 
 
 def test_hosts_files_that_an_earlier_attempt_left_unwritten_are_not_written_without_members():

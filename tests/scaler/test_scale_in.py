@@ -10,6 +10,7 @@ from shared.job.events.scaler import (
     ScaleAccepted,
     ScaleCancelled,
     ScaleFailed,
+    ScaleRejected,
     ScaleSucceeded,
     WorkersReleased,
 )
@@ -18,14 +19,16 @@ from shared.job.events.status import JobCreated, JobRestarting, JobRunning
 from shared.job.events.watcher import JobAdopted, PodsGone, ScaleRequestGone, TimePassed
 from shared.job.evolve_attempts import ANOTHER_OPERATOR
 from shared.job.naming import Uid
-from shared.job.spec import LAUNCHER, WORKER
+from shared.job.spec import LAUNCHER, WORKER, Elasticity
 from shared.job.steps import Record
 from shared.job.views import Member, PodView, Slots
 from tests.kit.builders import (
     R1,
     R2,
+    a_created_job,
     a_running_job,
     a_spec,
+    exited,
     hosts_file,
     launcher,
     observed,
@@ -169,3 +172,27 @@ def test_a_launcher_that_trains_never_gets_hosts_files_without_members():
     ready = pods(*(worker(index, version=40) for index in range(3)))
     first, *_ = given(*story, ready).steps(scaler)
     assert first == Record(published(1, 0, 1, 2)), "first the members as they are, then without the one that leaves"
+
+
+def test_those_that_train_by_capacity_stay_enough_also_when_one_is_lost_meanwhile():
+    story = [*a_running_job(workers=3, least=2, elasticity=Elasticity()), *scaling_in(2)]
+    lost = pods(worker(1, version=30, phase="Failed", exits=exited(1)))
+    given(*story, lost).then(scaler, Record(published(2, 0, 2)))
+
+
+def test_workers_that_wait_for_room_count_for_no_minimum_of_those_that_train():
+    room = Elasticity(settle_seconds=0)
+    waits = [worker(index, phase="Pending", reason="Unschedulable") for index in (2, 3)]
+    story = [
+        *a_created_job(workers=4, least=2, elasticity=room),
+        pods(worker(0), worker(1), *waits),
+        published(1, 0, 1),
+        hosts_file(1),
+        SlotsAssigned(slots=(Slots(0, LAUNCHER, ((0, 0),)),), reason="WorkersReady"),
+        pods(launcher()),
+        JobRunning(reason="TrainingJobRunning"),
+    ]
+    why = "1 worker would be fewer than minReplicas (2)"
+    given(*story, scale_in(names=("resnet-worker-1",))).then(
+        scaler, Record(ScaleRejected(request=R1, reason="BelowMinimum", message=why))
+    )

@@ -5,9 +5,9 @@ import pytest
 from services.scaler.core.effects import WriteSize
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import EffectRefused
-from shared.job.events.scaler import ScaleAccepted, ScaleFailed, ScaleSucceeded
+from shared.job.events.scaler import ScaleAccepted, ScaleFailed, ScaleSucceeded, WorkersReleased
 from shared.job.events.status import JobRunning, JobSucceeded, JobSuspended, JobSuspending
-from shared.job.events.watcher import JobObserved, TimePassed
+from shared.job.events.watcher import JobObserved, PodsGone, TimePassed
 from shared.job.naming import Uid
 from shared.job.state import least_workers
 from shared.job.steps import Record
@@ -121,6 +121,21 @@ def test_a_request_does_not_wait_beyond_its_deadline():
     accepted_at = len(a_running_job(workers=2)) + 2
     late = TimePassed(anchor=accepted_at, timer="ScalingDeadline")
     given(*grown(), late).then(scaler, Record(SUCCEEDED), WriteSize(4, 1))
+
+
+def test_nor_does_a_scale_in_whose_workers_are_gone():
+    begun = [*a_running_job(workers=3, written=True), *scaling_in(2)]
+    gone = [
+        published(2, 0, 1, request=R1),
+        hosts_file(2),
+        pods(launcher(version=30, hosts=2)),
+        WorkersReleased(request=R1, slots=(workers(2),), reason="Drained"),
+        PodsGone(uids=(Uid("pod-2"),)),
+    ]
+    given(*begun, *gone).then(scaler, WriteSize(2, 1))
+    late = TimePassed(anchor=len(begun) - 1, timer="ScalingDeadline")
+    succeeded = ScaleSucceeded(request=R1, reason="ScalingInSucceeded")
+    given(*begun, *gone, late).then(scaler, Record(succeeded), WriteSize(2, 1))
 
 
 @pytest.mark.parametrize(

@@ -39,11 +39,9 @@ def reason_to_release(job: Job, request: Request, *, late: bool) -> str | CheckD
         return "Drained"
     if late:
         return DRAIN_FORCED
-    if look is not None and look.unknown:
-        if passed(job, request.seen, DRAIN):
-            return "DrainTimed"
-        if not look.again:
-            return None
+    if look is not None and look.unknown and passed(job, request.seen, DRAIN):
+        return "DrainTimed"
+    # Its timer runs only after a look that may have another result.
     if look is not None and not passed(job, look.at, DRAIN_CHECK):
         return None
     return _look(job, request)
