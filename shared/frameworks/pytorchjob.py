@@ -16,7 +16,7 @@ from shared.frameworks.rendezvous import (
     C10D,
     UNSHARED,
     brings_its_own,
-    own_id,
+    names_group,
     rendezvous_name,
     rendezvous_pod,
     rendezvous_role,
@@ -197,7 +197,7 @@ class PyTorchJob(KubeflowJob):
             if (
                 not (own or elastic.standalone or elastic.rdzv_id)
                 and worker is not None
-                and not own_id(self._of_workers(spec), worker.container)
+                and not names_group(self._of_workers(spec), worker.container)
             ):
                 effect = "is absent, so that torchrun calls the group none"
                 spec.part(FIELD).ignore(

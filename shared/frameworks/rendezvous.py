@@ -37,6 +37,8 @@ UNSHARED = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 Since 2.4 torchrun writes the address of one store for all rounds, once: a worker that joins later waits for it in vain.
 """
 
+_ID_VARIABLE = "PET_RDZV_ID"
+
 NO_ID = "none"
 """The id of a group to which nobody gave one, in torchrun."""
 
@@ -98,7 +100,7 @@ _OPTIONS = re.compile(
 An address without another backend (`--master-addr`) is none of them: torchrun does not heed it then.
 """
 
-_ID = re.compile(r"""(?<!\S)["']?--rdzv[-_]id[=\s]+["']?([^\s"'$]+)""")
+_ID = re.compile(r"""(?<!\S)["']?--rdzv[-_]id[=\s]+["']?([^\s"']+)""")
 
 _OF_POD = (
     *("nodeSelector", "tolerations", "runtimeClassName", "schedulerName", "priorityClassName", "preemptionPolicy"),
@@ -213,16 +215,23 @@ def _words(container: Document) -> list[str]:
     return [word for words in parts if isinstance(words, list) for word in words if isinstance(word, str)]
 
 
-def own_id(template: Any, container: str) -> str:
-    """The id that the training container gives its group, by its command or a variable; empty if it gives none."""
-    return _id(_container(template, container))
+def names_group(template: Any, container: str) -> bool:
+    """True if the training container gives its group an id, which may be known in its pods alone; for any JSON."""
+    found = _container(template, container)
+    variables = (each for each in objects(found.get("env")) if each.get("name") == _ID_VARIABLE)
+    return _option_of(found) != "" or any(each.get("value") or each.get("valueFrom") for each in variables)
+
+
+def _option_of(container: Document) -> str:
+    found = _ID.search(" ".join(_words(container)))
+    return found[1] if found is not None else ""
 
 
 def _id(container: Document) -> str:
-    found = _ID.search(" ".join(_words(container)))
-    variables = objects(container.get("env"))
-    named = (str(each.get("value") or "") for each in variables if each.get("name") == "PET_RDZV_ID")
-    return found[1] if found is not None else next(named, "")
+    """The id that a training container gives its group, by its command or a variable; empty if none is known."""
+    option, variables = _option_of(container), objects(container.get("env"))
+    named = (str(each.get("value") or "") for each in variables if each.get("name") == _ID_VARIABLE)
+    return option if option and "$" not in option else next(named, "")
 
 
 def _pythons(container: Document) -> list[str]:

@@ -251,7 +251,9 @@ class TrainJob(Framework):
         variables = self._environment(manifest, spec, context, policy)
         told = (NODE, *(_injected(runtime, name) if policy == "torch" else ()))
         if role == RENDEZVOUS:
-            return rendezvous_pod(self, templates[name], context, container=NODE, port=PORT, search=True)
+            # It opens the group that the workers are told.
+            template = with_variables(templates[name], {"PET_RDZV_ID": context.key.name}, (NODE,))
+            return rendezvous_pod(self, template, context, container=NODE, port=PORT, search=True)
         template = with_variables(templates[name], variables, told)
         pod = pod_of(self, template, context, search=True)
         index = str(context.slot.index)

@@ -336,6 +336,19 @@ def test_jobs_that_share_a_store_without_an_id_are_told():
     assert told(rdzvHost="mnist-worker-0") == told(rdzvHost="store", rdzvId="mnist") == told() == []
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        pytest.param("command", ["sh", "-c", "torchrun --rdzv_id=$JOB_ID t.py"], id="by an option"),
+        pytest.param("args", ["--rdzv-id", "$(JOB_ID)", "t.py"], id="that Kubernetes expands"),
+        pytest.param("env", [{"name": "PET_RDZV_ID", "valueFrom": {"fieldRef": {}}}], id="by a variable"),
+    ],
+)
+def test_an_id_that_the_pods_alone_know_is_one(field: str, value: object):
+    document = pytorch_job(policy=POLICY | {"rdzvHost": "store"}, Worker=2)
+    assert spec_of(PYTORCHJOB, changed(document, f"{CONTAINER}.{field}", value)).ignored == ()
+
+
 def test_a_trainjob_with_an_elastic_runtime_has_one_too():
     runtime = torch_runtime(elasticPolicy={"minNodes": 1, "maxNodes": 3})
     pod = of_torch(runtime, SERVED, trainer={"image": "team/torch:2"})
@@ -344,6 +357,7 @@ def test_a_trainjob_with_an_elastic_runtime_has_one_too():
     assert (found["name"], found["image"], found["command"][5]) == ("node", "team/torch:2", "29500")
     node = of_torch(runtime, Slot(0, WORKER, 1))
     assert variables(node)["PET_RDZV_ENDPOINT"] == "mnist-rdzv-0.mnist:29500"
+    assert variables(node)["PET_RDZV_ID"] == found["command"][6] == "mnist"
 
 
 def test_a_trainjob_that_names_a_store_has_none():
