@@ -20,6 +20,7 @@ from shared.cluster.answers import DENIED, FORBIDDEN, UNKNOWN_FIELD, as_sent, de
 from shared.cluster.kinds import AUTOSCALERS, CONFIGMAPS_WITH_DATA, PODS, SECRETS, SERVICES
 from shared.cluster.objects import Custom, Metadata, Object, Pod
 from shared.errors import Conflict, NotSent, Refused, Transient
+from shared.flow import only_while
 from shared.frameworks import gangs
 from shared.frameworks.attaching import ssh_secret
 from shared.frameworks.framework import PodContext, metadata, slot_labels
@@ -372,7 +373,9 @@ class Scheduler(Service):
         known, reading = self._resources.get(job.key, (None, None))
         if reading is None or known != at:
             self._drop(job.key)
-            reading = asyncio.create_task(self._read(context, used))
+            # Others use what this effect reads, also if it is wanted no more.
+            with only_while(lambda: True):
+                reading = asyncio.create_task(self._read(context, used))
             self._resources[job.key] = at, reading
             reading.add_done_callback(lambda task: self._keep(job.key, task))
         return await asyncio.shield(reading)

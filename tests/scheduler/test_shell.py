@@ -13,6 +13,7 @@ from services.scheduler.core.effects import CreatePod, CreateSecret, DeletePod, 
 from services.scheduler.shell import KEPT_BYTES, Scheduler
 from shared.cluster.kinds import PODS, SECRETS
 from shared.errors import Conflict, Refused, Transient, Trouble
+from shared.flow import is_wanted, only_while
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.chain import Head
 from shared.job.events.catalog import AnyEvent
@@ -92,6 +93,23 @@ async def test_a_resource_is_read_once_for_all_its_pods_while_there_is_room_for_
     for name, index in (("first", 0), ("second", 0), ("first", 1)):
         await scheduler.act(CreatePod(Slot(0, WORKER, index)), contexts[name])
     assert asked[TRAININGJOBS] == reads
+
+
+async def test_an_effect_that_is_wanted_no_more_tries_a_doubtful_field_for_those_that_are():
+    store, tried = MemoryStore(), list[bool]()
+
+    class Trying(MemoryCluster):
+        async def would_create(self, *args: Any) -> None:
+            tried.append(is_wanted())
+
+    manifest = a_training_job()
+    spec = manifest["spec"]["etReplicaSpecs"]["launcher"]["template"]["spec"]
+    spec["fromALaterRelease"] = True
+    context, scheduler = applied(store, manifest, created=True), Scheduler(Trying(store))
+    with only_while(lambda: False):
+        await scheduler.act(CreatePod(Slot(0, WORKER, 0)), context)
+    await scheduler.act(CreatePod(Slot(0, WORKER, 1)), context)
+    assert tried == [True]
 
 
 async def make_a_worker(store: MemoryStore, manifest: dict[str, Any], **settings: Any) -> None:
