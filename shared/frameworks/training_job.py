@@ -135,7 +135,7 @@ class _Spec(Written):
         reading.CLEAN_POD_POLICIES,
         "Running",
         "UnknownCleanPodPolicy",
-        "Deleted after the end: Running (when absent) the pods that still run, All every pod, None nothing.",
+        "Deleted after the end: Running (when absent) the pods that still run, All every pod, None what has no node.",
     )
     et_replica_specs = part(_Roles)
     elasticity = Field(_Elasticity.schema(), lambda fields, name: _Elasticity(fields.part(name)))
