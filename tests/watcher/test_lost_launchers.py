@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from services.watcher.shell import Watcher
 from shared.cluster.kinds import PODS
@@ -98,6 +99,23 @@ def test_a_launcher_that_had_ended_when_it_was_removed_is_not_lost(code: int):
     end = verdict(watching.job())
     assert end is not None
     assert (end.success, end.reason) == (not code, "TrainingJobFailed" if code else "TrainingJobSucceeded")
+    watching.cache.forget_ended(watching.histories)
+    assert not watching.cache._over_of
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_launcher_that_had_ended_when_its_deletion_began_is_not_lost(gone: bool):
+    """A sidecar, or a finalizer, keeps the pod for some time."""
+    watching = watching_a_running_job()
+    last = launcher(version=40, phase="Succeeded", exits=exited(0), lingers=True)
+    watching.show_pods(last)
+    watching.show_pods(replace(last, version=41, deleting=True))
+    if gone:
+        watching.take_pods("resnet-launcher")
+    assert watching.settle()[0] == PodsObserved(pods=(last,))
+    end = verdict(watching.job())
+    assert end is not None
+    assert end.success
     watching.cache.forget_ended(watching.histories)
     assert not watching.cache._over_of
 

@@ -109,7 +109,7 @@ class Cache:
         self._ended_of: dict[JobKey, dict[int, PodView]] = {}
         """Of each attempt the removed pod that took the newest checkpoint at its end, which may not be recorded yet."""
         self._over_of: dict[JobKey, dict[Uid, PodView]] = {}
-        """The removed pods whose training had ended by itself, which may not be recorded yet."""
+        """Pods that are removed, or are being deleted, after their training ended, which may not be recorded yet."""
         self._inherited_of: dict[JobKey, dict[Uid, PodView]] = {}
         self._jobs_on: dict[str, dict[Uid, JobKey]] = {}
         self._tolerations: dict[Uid, tuple[Toleration, ...]] = {}
@@ -208,12 +208,12 @@ class Cache:
         return self._ended_of.get(key, {}).values()
 
     def pods_to_tell(self, job: Job) -> Mapping[Uid, PodView]:
-        """The job's pods, and those that were removed after their training had ended, until the log has that end.
+        """The job's pods; one that is deleted after its training ended is as it was then until the log has that end.
 
         A completed pod may be deleted at any moment, such as by the controller that collects pods: that is no loss.
         """
         now, over = self.pods_of(job.key), self._over_of.get(job.key)
-        late = (uid for uid in over if uid not in now and _lacks_end(job, uid)) if over else ()
+        late = (uid for uid in over if _lacks_end(job, uid)) if over else ()
         return {**now, **{uid: over[uid] for uid in late}} if over else now
 
     def forget_ended(self, histories: Histories) -> None:
@@ -329,7 +329,8 @@ class Cache:
             _drop(self._jobs_on, before[1].node, before[1].uid)
             self._tolerations.pop(before[1].uid, None)
             self._lost_by_pod.pop(before[1].uid, None)
-            if ended(before[1]) and not before[1].deleting and (seen is None or seen[1].uid != before[1].uid):
+            stays = seen is not None and seen[1].uid == before[1].uid and not seen[1].deleting
+            if ended(before[1]) and not (before[1].deleting or stays):
                 self._over_of.setdefault(before[0], {})[before[1].uid] = before[1]
             if seen is None and newest_checkpoint(before[1]) >= 0:
                 of_job, pod = self._ended_of.setdefault(before[0], {}), before[1]
