@@ -33,7 +33,7 @@ async def test_an_elastic_pytorchjob_loses_a_worker_gets_another_grows_and_loses
     joined = await training.says("torch-elastic-worker-0", r"^group workers=3 rank=\d epochs=(\d+)$")
     assert int(joined[1]) >= int(grown[1])
     await training.operator.kubectl("scale", job, "--replicas=2")
-    shrunk = await training.says("torch-elastic-worker-1", r"workers=3$(?s:.*)^group workers=2 rank=\d epochs=(\d+)$")
+    shrunk = await training.says("torch-elastic-worker-1", r"workers=3\b(?s:.*)^group workers=2 rank=\d epochs=(\d+)$")
     assert int(shrunk[1]) >= int(joined[1])
     await training.succeeds(job)
     await training.learnt("torch-elastic-worker-1", processes="workers=2")
