@@ -51,6 +51,8 @@ async def a_job_on_two_nodes(
     roles: dict[str, Any] = manifest["spec"]["etReplicaSpecs"]
     roles["launcher"]["template"]["spec"]["nodeSelector"] = {HOSTNAME: STAYS}
     roles["worker"]["template"]["spec"] |= of_workers
+    # One that a test before this one began again may not be well yet.
+    await operator.until(functools.partial(take_pods, operator), lambda: "a node takes no pods")
     await operator.apply(manifest)
     await operator.phase("Running", TRAININGJOBS, name)
     workers = await nodes_of_workers(operator, name)
@@ -61,6 +63,13 @@ async def a_job_on_two_nodes(
         await operator.delete(name)
         # What still stood on a node would have a say where the pods of the next job go.
         await operator.leaves_no_pod(name)
+
+
+async def take_pods(operator: Operator) -> bool:
+    """True if every node is well."""
+    nodes = json.loads(await operator.kubectl("get", "nodes", "-o", "json"))["items"]
+    ready = [known["status"] for node in nodes for known in node["status"]["conditions"] if known["type"] == "Ready"]
+    return ready == ["True"] * len(nodes) and not any(node["spec"].get("taints") for node in nodes)
 
 
 async def nodes_of_workers(operator: Operator, job: str) -> dict[str, str]:
