@@ -229,7 +229,8 @@ class InFlight:
         """
         targets = {effect.target: effect for effect in wanted}
         for target, known in self._by_target.items():
-            if known.running and (all_of_them or target in targets):
+            # What is made once for good, such as a Kubernetes Event, is not wanted again by the next decision.
+            if known.running and isfinite(known.effect.settle) and (all_of_them or target in targets):
                 known.unwanted = target not in targets or (known.unwanted and targets[target] != known.effect)
         unwanted = [
             target

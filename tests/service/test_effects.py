@@ -226,18 +226,21 @@ def test_what_is_running_is_not_forgotten_when_it_is_wanted_no_more():
 
 
 @pytest.mark.parametrize(
-    ("decisions", "unwanted"),
+    ("waits", "decisions", "unwanted"),
     [
-        pytest.param([[WEST]], False, id="it still is"),
-        pytest.param([[]], True, id="it is wanted no more"),
-        pytest.param([[], [WEST]], False, id="it is wanted again"),
-        pytest.param([[], [BLUE]], True, id="something else is made of its target later"),
-        pytest.param([[BLUE]], False, id="its target changes in between"),
+        pytest.param(WEST, [[WEST]], False, id="it still is"),
+        pytest.param(WEST, [[]], True, id="it is wanted no more"),
+        pytest.param(WEST, [[], [WEST]], False, id="it is wanted again"),
+        pytest.param(WEST, [[], [BLUE]], True, id="something else is made of its target later"),
+        pytest.param(WEST, [[BLUE]], False, id="its target changes in between"),
+        pytest.param(Once("west"), [[]], False, id="what is said once is said, also when more came after it"),
     ],
 )
-def test_what_waits_for_its_turn_knows_whether_it_is_wanted(decisions: list[list[Effect]], unwanted: bool):
+def test_what_waits_for_its_turn_knows_whether_it_is_wanted(
+    waits: Effect, decisions: list[list[Effect]], unwanted: bool
+):
     effects = InFlight(Leisure())
-    item = begun(effects, WEST)
+    item = begun(effects, waits)
     for wanted in decisions:
         effects.due([], 0.0, 1, all_of_them=False)
         assert due(effects, *wanted) == []
