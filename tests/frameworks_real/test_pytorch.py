@@ -1,12 +1,17 @@
 """PyTorch: a group of fixed size, and an elastic one that loses a worker and gets another."""
 
 import re
+import time
 
 import pytest
 
 from tests.frameworks_real.training import Training
 
 pytestmark = [pytest.mark.frameworks("pytorch"), pytest.mark.asyncio(loop_scope="session")]
+
+
+FAILS_SECONDS = 20
+"""From the beginning of a job: longer than its first pods need to meet."""
 
 
 async def test_the_master_and_the_worker_of_a_pytorchjob_learn_together(training: Training):
@@ -41,4 +46,20 @@ async def test_an_elastic_pytorchjob_loses_a_worker_gets_another_grows_and_loses
     # One that broke in the middle was not told, and none was learnt twice.
     assert [int(epoch) for epoch in epochs] == sorted({int(epoch) for epoch in epochs})
     assert epochs[-1] == "60"
+    await training.end(job)
+
+
+async def test_an_elastic_group_whose_training_failed_meets_again(training: Training):
+    # The agent of a training that failed closes the group for ever, in the store that outlives it.
+    fails = f"if [ $(date +%s) -lt {int(time.time()) + FAILS_SECONDS} ]; then sleep 2; exit 1; fi; exec python train.py"
+    changes = {
+        "name: torch-elastic": "name: torch-fails",
+        "maxRestarts: 20": "maxRestarts: 0",
+        '["torchrun", "train.py"]': f'["torchrun", "--no_python", "sh", "-c", "{fails}"]',
+        'EPOCHS, value: "60"': 'EPOCHS, value: "12"',
+    }
+    job = await training.start("pytorch/elastic.yaml", changes)
+    await training.says("torch-fails-rdzv-0", "may meet again$")
+    await training.succeeds(job)
+    await training.learnt("torch-fails-worker-0", processes="workers=2")
     await training.end(job)
