@@ -99,8 +99,8 @@ class Status:
         """Those of the runtime, once it has begun."""
         self._began = 0
         """The last event of the log when this replica began to decide."""
-        self._closed = asyncio.Queue[History | Uid]()
-        """Histories of closed jobs, and requests that are gone, whose entries in the bucket are to be removed."""
+        self._closed = asyncio.Queue[History | Job | Uid]()
+        """Closed jobs, sealed ones, and requests that are gone, whose entries in the bucket are to be removed."""
         self._cleared: dict[JobKey, int] = {}
         """Closed jobs of which the bucket has nothing any more, and when they were gone: they may be sealed."""
         self._acts = asyncio.Event()
@@ -201,10 +201,13 @@ class Status:
             await self._remove(history, runtime)
         await self._insist(lambda: self._checkpoints.note(SWEPT, position))
         while True:
-            if isinstance(over := await self._closed.get(), History):
-                await self._remove(over, runtime)
-            else:
-                await self._insist(partial(self._checkpoints.remove_shown, over))
+            match await self._closed.get():
+                case History() as history:
+                    await self._remove(history, runtime)
+                case Job() as job:
+                    await self._insist(partial(self._checkpoints.remove, job))
+                case uid:
+                    await self._insist(partial(self._checkpoints.remove_shown, uid))
 
     async def _remove(self, history: History, runtime: Runtime) -> None:
         """Remove a job's entries, but not a head to which this log does not lead: `muster replay --verify` finds it."""
@@ -298,7 +301,7 @@ class Status:
             if not self._lives(job.key):
                 # The API server answered late: of a job that is gone the bucket keeps nothing.
                 return
-            await self._keep(job.key, self._checkpoints.reach(effect.uid, head))
+            await self._keep(job, self._checkpoints.reach(effect.uid, head))
         patch = {"metadata": {"resourceVersion": version}, "status": status}
         try:
             patched = await self._cluster.patch(resource, namespace, effect.name, patch, subresource="status")
@@ -329,16 +332,16 @@ class Status:
         """The object shows the document: neither this process nor, of one that is over, the next one has to look."""
         self._written[job.key][effect.uid] = (_shape(effect, job), version)
         if effect.over and self._lives(job.key):
-            await self._keep(job.key, self._checkpoints.shown(effect.uid, effect.document, job.resource.epoch))
+            await self._keep(job, self._checkpoints.shown(effect.uid, effect.document, job.resource.epoch))
 
-    async def _keep(self, key: JobKey, write: Awaitable[None]) -> None:
+    async def _keep(self, job: Job, write: Awaitable[None]) -> None:
         """Write into the bucket.  It may have been cleared of the job meanwhile: then it is cleared once more."""
         try:
             await write
         finally:
-            if not self._lives(key) and (history := self._histories.get(key)) is not None:
-                self._cleared.pop(key, None)
-                self._closed.put_nowait(history)
+            if not self._lives(job.key):
+                self._cleared.pop(job.key, None)
+                self._closed.put_nowait(self._histories.get(job.key) or job)
 
     async def _gone(self, resource: Resource[Custom], namespace: str, effect: PatchStatus) -> bool:
         """True if the object is gone, or its name has another uid; the watcher records that."""

@@ -159,9 +159,10 @@ async def test_nothing_is_kept_of_a_job_about_which_the_api_server_answers_once_
         assert kept_of(world) == set()
 
 
+@pytest.mark.parametrize("sealed", [False, True])
 @pytest.mark.parametrize("what", ["{uid}", "{uid}.shown"])
 async def test_nothing_is_kept_of_a_job_that_is_cleared_away_while_its_entry_is_written(
-    monkeypatch: pytest.MonkeyPatch, what: str
+    monkeypatch: pytest.MonkeyPatch, what: str, *, sealed: bool
 ):
     asked, over = asyncio.Event(), asyncio.Event()
     put = MemoryBucket.put
@@ -175,7 +176,7 @@ async def test_nothing_is_kept_of_a_job_that_is_cleared_away_while_its_entry_is_
             expect = None
         return await put(bucket, key, value, expect=expect)
 
-    async with World() as world:
+    async with World(seal_after=5 if sealed else None) as world:
         uid = (await world.trains(workers=1)).metadata["uid"]
         await world.quiet()
         written = what.format(uid=uid)
@@ -186,6 +187,7 @@ async def test_nothing_is_kept_of_a_job_that_is_cleared_away_while_its_entry_is_
         await world.until(lambda: closed(world.life(uid)))
         await world.pass_seconds(10)
         assert kept_of(world) == set(), "it is cleared away before"
+        assert world.count("JobSealed") == sealed
         over.set()
         await world.pass_seconds(10)
         assert kept_of(world) == set()
