@@ -264,15 +264,20 @@ class Archiver:
         sealed.trouble, sealed.tries = "", 0
 
     async def _store(self, sealed: Sealed, subject: str) -> None:
-        packing = Packing()
+        packing, ends = Packing(), False
 
         def took(stored: Stored) -> None:
+            nonlocal ends
+            ends = ends or stored.sequence == sealed.sequence
             if not names_people(stored.subject):
                 packing.add(line_of(stored))
 
         check = await check_of_log(self._log, sealed.key, sealed.sequence, took)
         if fault := check.fault(sealed.seal):
             raise ValueError(f"the log differs from the seal: {fault}")
+        if not ends:
+            # A server that lags answered: a copy without the seal's own event is not the whole.
+            raise Transient(f"the answer of the log ends before the seal at {sealed.sequence}")
         await self._log.archive.store(subject, sealed.seal, packing.bodies(), check.row(self._kinds))
         self._figures.done.add("archived")
         if self._grown is not None:

@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import typer
 from muster import archive as commands
 from muster import usage
 from muster.history import Part, job_events, lines
+from services.archive import archiving
 from services.archive.archiving import ArchiveFigures, Archiver
 from services.history.answers import Answers
 from shared.errors import Conflict, Refused, Transient
@@ -39,6 +40,7 @@ from shared.job.naming import JobKey, archived_as, history_filters, key_archived
 from shared.process.settings import Settings
 from shared.telemetry.metrics import Count
 from shared.telling.reading import event_of, line_of, until
+from shared.telling.sealed import Check, check_of_log
 from shared.telling.targets import parse_target
 from tests.kit.builders import a_running_job
 from tests.kit.nats import READY, a_namespace, a_server, connected, read_to_end
@@ -449,6 +451,25 @@ async def test_of_a_history_that_retention_cuts_nothing_is_left(
         await archive(mine, namespace, seals=0, most={"": 2})
         parts = [part async for part in log.archive.parts(archived_under(namespace))]
         assert [(key_archived(part.subject).name, part.number) for part in parts] == [("newer", 1)]
+
+
+async def test_a_copy_is_made_of_no_answer_that_ends_before_the_seal(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+):
+    async def lagging(log: JetStreamEventLog, key: JobKey, sequence: int, took: Callable[[Stored], object]) -> Check:
+        return await check_of_log(log, key, sequence, lambda stored: stored.sequence < sequence and took(stored))
+
+    key = a_key(namespace := a_namespace())
+    async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
+        await a_sealed_life(log, key)
+        archiver = await an_archiver(mine, namespace)
+        with monkeypatch.context() as patched:
+            patched.setattr(archiving, "check_of_log", lagging)
+            with pytest.raises(Transient, match="ends before the seal"):
+                await archiver.turn(lambda: True)
+        assert await kept(log, namespace) == 0
+        await archiver.turn(lambda: True)
+        assert (len(await left(log, key)), await kept(log, namespace)) == (1, 1)
 
 
 async def test_an_archiver_that_was_stopped_after_it_looked_doubles_nothing(
