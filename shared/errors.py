@@ -28,7 +28,7 @@ class Transient(Trouble):
         """The other side's own sentence about the object, or ours; empty without a reason."""
 
 
-class NotSent(Transient):
+class Withheld(Transient):
     """The request was not sent: this replica does not hold the lease, or the job no longer wants the object.
 
     The lease holder repeats what is still wanted.

@@ -12,10 +12,12 @@ take long whatever is sent, and who steps back then loses its share.  Only what 
 import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from math import inf
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 INTERACTIVE = 10
 """Requests in flight that are not of bulk work."""
@@ -44,24 +46,23 @@ _WANTED: ContextVar[Callable[[], bool]] = ContextVar("wanted", default=lambda: T
 _Place = asyncio.Future[None]
 
 
-@contextmanager
-def in_bulk(bulk: bool) -> Iterator[None]:
+def in_bulk(bulk: bool) -> AbstractContextManager[None]:
     """Requests within are those of bulk work, or are not."""
-    token = _BULK.set(bulk)
-    try:
-        yield
-    finally:
-        _BULK.reset(token)
+    return _within(_BULK, bulk)
+
+
+def only_while(wanted: Callable[[], bool]) -> AbstractContextManager[None]:
+    """Requests within create nothing that is not `wanted` when they are sent: their turn may come late."""
+    return _within(_WANTED, wanted)
 
 
 @contextmanager
-def only_while(wanted: Callable[[], bool]) -> Iterator[None]:
-    """Requests within create nothing that is not `wanted` when they are sent: their turn may come late."""
-    token = _WANTED.set(wanted)
+def _within(variable: ContextVar[T], value: T) -> Iterator[None]:
+    token = variable.set(value)
     try:
         yield
     finally:
-        _WANTED.reset(token)
+        variable.reset(token)
 
 
 def is_wanted() -> bool:

@@ -260,7 +260,7 @@ class Archiver:
             except Transient as trouble:
                 # It is there, so the archive is: one that an upgrade has not set up anew takes no names alone.
                 raise ValueError(str(trouble)) from trouble
-        sealed.kept, sealed.parts, sealed.first, sealed.purged = True, copy.parts, copy.first, not left
+        sealed.kept, sealed.first, sealed.purged = True, copy.first, not left
         sealed.trouble, sealed.tries = "", 0
 
     async def _store(self, sealed: Sealed, subject: str) -> None:
@@ -345,7 +345,7 @@ class Archiver:
         for namespace in sorted(self._grown):
             if most := self._most.get(namespace, self._most.get("", 0)):
                 subject, archive = archived_under(namespace), self._log.archive
-                stay = [each.first for each in self.sealed.values() if each.parts and each.key.namespace == namespace]
+                stay = [each.first for each in self.sealed.values() if each.first and each.key.namespace == namespace]
                 # Behind the first of them there may be others, such as marks of forgotten histories.
                 if (parts := await archive.count(subject, min(stay)) if stay else 0) < most:
                     removed = await archive.keep(subject, most)

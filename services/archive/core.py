@@ -22,10 +22,8 @@ class Sealed(msgspec.Struct):
     seal: Seal
     kept: bool = False
     """True once the archive's copy was read back, and is what the seal says."""
-    parts: int = 0
-    """Messages of the archive with that copy."""
     first: int = 0
-    """The sequence of the first of them."""
+    """The sequence of the archive's first message with that copy; 0 before."""
     purged: bool = False
     """True once the log has no event of it."""
     trouble: str = ""

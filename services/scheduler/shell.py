@@ -19,7 +19,7 @@ from shared.cluster import Cluster, Resource, pod_fields
 from shared.cluster.answers import DENIED, FORBIDDEN, UNKNOWN_FIELD, as_sent, denier, in_resource, without_values
 from shared.cluster.kinds import AUTOSCALERS, CONFIGMAPS_WITH_DATA, PODS, SECRETS, SERVICES
 from shared.cluster.objects import Custom, Metadata, Object, Pod
-from shared.errors import Conflict, NotSent, Refused, Transient
+from shared.errors import Conflict, Refused, Transient, Withheld
 from shared.flow import only_while
 from shared.frameworks import gangs
 from shared.frameworks.attaching import ssh_secret
@@ -318,7 +318,7 @@ class Scheduler(Service):
             made = await self._made(SECRETS, job, manifest)
             # A Secret that exists is the attempt's: nothing else gets its name.  No service may read it.
             uid = made.metadata.uid if made else await self._cluster.would_delete(SECRETS, key.namespace, name)
-        except NotSent:
+        except Withheld:
             raise
         except (Transient, Conflict) as trouble:
             what = f"create Secret {key.namespace}/{name}: {type(trouble).__name__}"

@@ -18,7 +18,7 @@ from shared.cluster import Resource
 from shared.cluster.answers import FailedRequest, may_be_starting
 from shared.cluster.connections import as_trouble, read_refusal, reused_descriptors
 from shared.cluster.kinds import LEASES
-from shared.errors import NotSent, Refused, Transient
+from shared.errors import Refused, Transient, Withheld
 from shared.flow import Limiter, is_wanted
 
 BASE_HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "muster"}
@@ -122,7 +122,7 @@ class Caller:
         """A successful answer.  Raises `FailedRequest` for any other answer, `Transient` without one.
 
         Raises `TooLong` for one of more than `most` bytes, without reading it to its end.
-        Raises `NotSent`, without sending, if the request would change something and `may_change` is false, or create
+        Raises `Withheld`, without sending, if the request would change something and `may_change` is false, or create
         something that is no longer wanted when its place comes (`only_while`).  A request that the server turned away
         (429) and asks for again is sent again, as client-go does: what takes several requests would else begin anew
         with each of them.
@@ -133,7 +133,7 @@ class Caller:
         while True:
             async with self._limiter.place(namespace_of(path)) as sent:
                 if method == "POST" and not is_wanted():
-                    raise NotSent("its job no longer wants it")
+                    raise Withheld("its job no longer wants it")
                 try:
                     async with self._answer(method, path, query, timeout, what, body=body, headers=more) as response:
                         await _must_have_succeeded(response)
@@ -298,7 +298,7 @@ def _guarded(caller: Caller) -> type[aiohttp.ClientRequest]:
                 if conn.transport is not None:
                     # `close` would wait for the server's TLS goodbye.
                     conn.transport.abort()
-                raise NotSent("this replica lost the lease")
+                raise Withheld("this replica lost the lease")
             return await super().send(conn)
 
     return Guarded

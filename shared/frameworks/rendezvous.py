@@ -40,7 +40,7 @@ Since 2.4 torchrun writes the address of one store for all rounds, once: a worke
 _ID_VARIABLE = "PET_RDZV_ID"
 
 NO_ID = "none"
-"""The id of a group to which nobody gave one, in torchrun."""
+"""What torchrun calls a group without an id of its own."""
 
 # An agent whose training failed closes its group for ever, also to the pods that are made again: in the first worker
 # the store would be new then.  While an agent is there its heartbeats change the state, and 15 s are torchrun's limit.

@@ -11,7 +11,7 @@ from math import isfinite
 
 import msgspec
 
-from shared.errors import Conflict, NotSent, Refused, Transient
+from shared.errors import Conflict, Refused, Transient, Withheld
 from shared.flow import Turns, in_bulk, only_while
 from shared.job import text
 from shared.job.chain import Head
@@ -242,7 +242,7 @@ class Acts:
             log_lines.refused(item.effect, context.job, context.head, refusal)
             self._alarm()
             return refusal
-        except NotSent:
+        except Withheld:
             # A lost lease is said once, by itself: thousands may have waited.
             self._requeue_after(key, failed(item, self._time(), self._chance(), None))
             return None
@@ -290,9 +290,9 @@ class Acts:
             self._requeue_after(key, moment - now)
 
     def _must_own(self) -> None:
-        """Raise `NotSent` if this replica lost the lease while the effect waited for its turn."""
+        """Raise `Withheld` if this replica lost the lease while the effect waited for its turn."""
         if not self._owns():
-            raise NotSent("this replica lost the lease")
+            raise Withheld("this replica lost the lease")
 
     def _time(self) -> float:
         return asyncio.get_running_loop().time()

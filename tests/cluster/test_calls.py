@@ -19,7 +19,7 @@ from shared.cluster.connections import AbruptResponse
 from shared.cluster.examination import Right
 from shared.cluster.kinds import PODS
 from shared.cluster.kube import KubeCluster
-from shared.errors import NotSent, Transient
+from shared.errors import Transient, Withheld
 from shared.flow import INTERACTIVE, OF_ONE, only_while
 from tests.kit.apiserver import write_kubeconfig
 from tests.kit.virtual_time import until
@@ -124,7 +124,7 @@ async def test_who_may_not_change_anything_asks_and_sends_nothing_else(tmp_path:
             lambda: cluster.delete(PODS, "team-a", "p", uid="u"),
             lambda: cluster.execute("team-a", "p", "main", ["true"], timeout=5),
         ):
-            with pytest.raises(NotSent):
+            with pytest.raises(Withheld):
                 await change()
         assert len(asked) == 1
         await cluster.get(PODS, "team-a", "p")
@@ -155,7 +155,7 @@ async def test_what_is_wanted_no_more_when_its_place_comes_is_not_created(tmp_pa
             wanted = False
             answers.set()
             found = await asyncio.gather(*tries, return_exceptions=True)
-            assert [isinstance(each, NotSent) for each in found] == [False] * places + [True] * 3
+            assert [isinstance(each, Withheld) for each in found] == [False] * places + [True] * 3
             await cluster.patch(PODS, "team-a", "p", {"metadata": {"labels": {"a": "b"}}})
         assert asked == ["POST pods"] * places + ["PATCH p"]
         await cluster.close()
@@ -190,7 +190,7 @@ async def test_who_may_not_change_anything_when_the_connection_is_there_at_last_
         ):
             allowed = True
             serving = asyncio.create_task(asyncio.to_thread(serve, listening))
-            with pytest.raises(NotSent):
+            with pytest.raises(Withheld):
                 await change()
             await asyncio.wait_for(serving, PATIENCE)
         await cluster.close()

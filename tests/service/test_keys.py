@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key, l
 from services.scheduler.core.effects import CreateSecret
 from services.scheduler.shell import Scheduler
 from shared.cluster.kinds import PODS, SECRETS
-from shared.errors import NotSent, Refused, Transient
+from shared.errors import Refused, Transient, Withheld
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.chain import Head
 from shared.job.events.catalog import AnyEvent
@@ -81,8 +81,8 @@ async def test_the_secret_has_the_launchers_pair_the_workers_host_key_and_the_cl
 
 async def test_that_the_lease_is_lost_stays_known_where_messages_are_withheld():
     making = Making()
-    making.store.faults.fail_next("create", NotSent("this replica lost the lease"), plural="secrets")
-    with pytest.raises(NotSent):
+    making.store.faults.fail_next("create", Withheld("this replica lost the lease"), plural="secrets")
+    with pytest.raises(Withheld):
         await making.make()
 
 

@@ -58,7 +58,7 @@ def _restarted(job: Job, reason: str, because: Cause, *, counted: bool) -> Step:
 def after_the_end(job: Job) -> list[Step]:
     """Release slots by cleanPodPolicy: `Running` those whose pods still run, `All` every slot, `None` no slot.
 
-    A pod that waits for a node goes in any case: it would take the next free one, and train for nobody.
+    A pod that waits for a node goes in any case: it would take the next free node although the job is over.
     """
     if verdict.winds_down(job):
         return []

@@ -212,9 +212,9 @@ class Cache:
 
         A completed pod may be deleted at any moment, such as by the controller that collects pods: that is no loss.
         """
-        now, over = self.pods_of(job.key), self._over_of.get(job.key)
-        late = (uid for uid in over if _lacks_end(job, uid)) if over else ()
-        return {**now, **{uid: over[uid] for uid in late}} if over else now
+        now, over = self.pods_of(job.key), self._over_of.get(job.key, {})
+        late = {uid: pod for uid, pod in over.items() if _lacks_end(job, uid)}
+        return {**now, **late} if late else now
 
     def forget_ended(self, histories: Histories) -> None:
         """Forget those whose end is recorded, or never will be, as that of a pod with the labels of no job.
