@@ -8,6 +8,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import suppress
+from hashlib import sha256
 from itertools import chain
 from typing import Any
 
@@ -129,7 +130,7 @@ class Archive:
             bodies = [*(part.body for part in there), *rest.bodies()]
         for number, body in enumerate(bodies[len(there) :], len(there) + 1):
             headers = {_PART: f"{number}/{len(bodies)}"} | ({_ROW: row} if number == len(bodies) else {})
-            last = await self._publish(subject, body, headers_of(seal, f"{number}") | headers, last)
+            last = await self._publish(subject, body, headers_of(seal, body) | headers, last)
 
     async def store_people(self, subject: str, seal: Seal, bodies: Iterable[tuple[bytes, int]]) -> None:
         """Store who made the changes of a history, each body for so many seconds (0: for ever), if it is not there.
@@ -140,7 +141,7 @@ class Archive:
         last = there[-1].sequence if there else 0
         for body, seconds in bodies:
             if body not in (part.body for part in there):
-                headers = headers_of(seal, f"people.{last}") | ({wire.TTL: f"{seconds}s"} if seconds else {})
+                headers = headers_of(seal, body) | ({wire.TTL: f"{seconds}s"} if seconds else {})
                 last = await self._publish(people_of(subject), body, headers, last)
 
     async def forget(self, subject: str, reason: str) -> Seal | None:
@@ -149,7 +150,7 @@ class Archive:
         if newest is None or newest.forgotten:
             return None
         told = " ".join(reason.split()).encode("ascii", "replace").decode()
-        headers = headers_of(newest.seal, "forgotten") | {_PART: "1/1", _FORGOTTEN: told}
+        headers = headers_of(newest.seal) | {_PART: "1/1", _FORGOTTEN: told}
         last = await self._publish(subject, b"", headers, newest.sequence)
         await self.remove(subject, last)
         return newest.seal
@@ -231,8 +232,9 @@ class _Purged(msgspec.Struct):
     purged: int = 0
 
 
-def headers_of(seal: Seal, what: str) -> dict[str, str]:
-    # Of two histories with one seal the bytes are the same.
+def headers_of(seal: Seal, body: bytes = b"") -> dict[str, str]:
+    # By its bytes: another archiver may put other lines into the part of this number.
+    what = sha256(body).hexdigest()
     return {_SEAL: json.dumps(msgspec.to_builtins(seal)), wire.MESSAGE_ID: f"{seal.hash}.{seal.last}.{what}"}
 
 

@@ -491,6 +491,30 @@ async def test_an_archiver_that_was_stopped_after_it_looked_doubles_nothing(
         assert len([part async for part in other.parts(subject)]) == 1
 
 
+@pytest.mark.parametrize("seconds", [0.0, 1.6], ids=["at once", "after a second"])
+async def test_a_part_that_another_archiver_packed_otherwise_is_not_taken_for_ones_own(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch, seconds: float
+):
+    namespace = a_namespace()
+    subject, seal = archived_under(namespace, "resnet", "u-1"), Seal(1, 9, 9, namespace)
+    async with connected(nats_server, ARCHIVER) as log:
+        mine, other = log.archive, log.archive
+
+        async def then_stopped(subject: str) -> AsyncIterator[parts.Part]:
+            async for part in other.parts(subject):
+                yield part
+            await other.store(subject, seal, [gzip.compress(b"1\n2\n")], "{}")
+            # For one second the server itself knows what was stored.
+            await asyncio.sleep(seconds)
+
+        with monkeypatch.context() as stopped:
+            stopped.setattr(mine, "parts", then_stopped)
+            with pytest.raises(Conflict):
+                await mine.store(subject, seal, [gzip.compress(b"1\n"), gzip.compress(b"2\n")], "{}")
+        await mine.store(subject, seal, [gzip.compress(b"1\n"), gzip.compress(b"2\n")], "{}")
+        assert [part.lines async for part in other.parts(subject)] == [[b"1", b"2"]]
+
+
 async def test_another_history_with_the_same_seal_is_not_added_to(nats_server: NatsServer):
     subject, seal = archived_under(a_namespace(), "resnet", "u-1"), Seal(1, 9, 9, "0" * 64)
     async with connected(nats_server, ARCHIVER) as mine:
@@ -510,7 +534,8 @@ async def test_a_history_that_was_begun_by_another_packing_is_gone_on_with(nats_
 
 
 async def test_a_scan_begins_with_the_first_message_since_a_time(nats_server: NatsServer):
-    subject, seal = archived_under(a_namespace(), "resnet", "u-1"), Seal(1, 9, 9, "3" * 64)
+    namespace = a_namespace()
+    subject, seal = archived_under(namespace, "resnet", "u-1"), Seal(1, 9, 9, namespace)
     async with connected(nats_server, ARCHIVER) as mine:
         await mine.archive.store(
             subject, seal, [gzip.compress(b"1\n"), gzip.compress(b"2\n"), gzip.compress(b"3\n")], ""
@@ -666,7 +691,7 @@ async def test_a_copy_that_was_never_finished_adds_nothing_to_the_file_of_the_on
 ):
     key = a_key(namespace := a_namespace())
     async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
-        begun = headers_of(Seal(1, 9, 9, "0" * 64), "1") | {"Muster-Part": "1/2"}
+        begun = headers_of(Seal(1, 9, 9, "0" * 64)) | {"Muster-Part": "1/2"}
         await mine.archive._publish(archived_as(key), gzip.compress(b"1\n"), begun, 0)
         await a_sealed_life(log, key)
         before = await told(log, namespace)

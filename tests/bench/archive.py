@@ -83,7 +83,7 @@ def archived(jobs: int, seals: int, identity: str) -> Iterator[Sent]:
         phase = "Failed" if number % 1_000 == 7 else row["phase"]
         row |= {"namespace": key.namespace, "name": key.name, "uid": key.uid, "phase": phase}
         seal = msgspec.structs.replace(seal, hash=f"{number:064x}")
-        headers = headers_of(seal, "1") | {"Muster-Part": "1/1", "Muster-Row": json.dumps(row)}
+        headers = headers_of(seal) | {"Muster-Part": "1/1", "Muster-Row": json.dumps(row)}
         yield archived_as(key), body, headers
         if number < jobs - seals:
             continue
