@@ -191,7 +191,8 @@ class Connection(web.RequestHandler):
             self._body, self._head_bytes = self._messages[-1][1], 0
             if self.client.known:
                 self.client.head_since = None
-        elif in_head:
+        elif in_head and data:
+            # aiohttp passes no bytes when it reads on after a body.
             self._head_bytes += len(data)
             self.client.head_since = self.client.head_since or asyncio.get_running_loop().time()
         if self._head_bytes > most or len(self._messages) > 1 + PIPELINED:

@@ -151,6 +151,13 @@ async def test_who_does_not_know_the_token_is_not_heard(site: Site):
     assert [event.user for _, event in await site.attributed(1)] == ["alice"]
 
 
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stranger has two seconds to say what it asks for."""
+    monkeypatch.setattr(server, "HTTPS", msgspec.structs.replace(server.HTTPS, head_seconds=2.0))
+
+
+@pytest.mark.usefixtures("soon")
 async def test_a_client_without_the_token_is_not_kept(site: Site, tmp_path: Path):
     trust = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
     port = int(site.url.split(":")[2].split("/")[0])
