@@ -232,7 +232,10 @@ async def test_retention_by_number_takes_no_names_of_what_stays(tmp_path: Path):
         assert len(await named_in_archive(log, "team-a")) == 1
 
 
-async def test_an_archive_that_was_not_set_up_anew_takes_histories_without_names(tmp_path: Path):
+async def test_an_archive_that_was_not_set_up_anew_takes_histories_without_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("shared.eventlog.archive._PATIENCE", 0.2)
     async with a_server(tmp_path) as server, connected(server, ADMIN) as log, connected(server, ARCHIVER) as mine:
         found = await api.stream_info(log.connection, ARCHIVE)
         older = found.config | {"subjects": ["archive.*.*.*"]}
