@@ -36,12 +36,13 @@ from shared.history_api import Question
 from shared.job import text
 from shared.job.events.catalog import Malformed, read_event
 from shared.job.events.event import At, ChangeAttributed, EventDisowned
-from shared.job.fold import Histories
+from shared.job.fold import Histories, History
 from shared.job.naming import ACCEPT_HISTORY, history_filters, key_of, namespace_filters, subject_of
 from shared.job.state import Job
 from shared.process.settings import Settings
 from shared.telling.changes import Change, Noted, by_of
 from shared.telling.reading import (
+    as_json_text,
     event_of,
     everything,
     fold_to_end,
@@ -49,11 +50,10 @@ from shared.telling.reading import (
     line_of,
     moment_of,
     of_history,
-    state_after,
+    unknown_then,
     until,
-    up_to,
 )
-from shared.telling.sealed import events_in, everything_of
+from shared.telling.sealed import events_in, events_of
 from shared.telling.targets import Asked, Target, find, known_kinds, subjects_of
 from shared.telling.words import aligned, one_line
 
@@ -150,13 +150,16 @@ async def _known_by_cluster(
 async def _known_by_log(
     log: EventLog, asked: Asked, namespace: str, uid: str, trouble: Tell
 ) -> AsyncGenerator[Sequence[Stored], None]:
-    histories, events = await everything_of(log, asked, namespace, uid=uid)
-    _, history = find(histories, asked, namespace, uid=uid)
-    key = history.job.key
-    yield [stored for stored in events if of_history(stored, key)]
+    last: Stored | None = None
+    async with aclosing(events_of(log, asked, namespace, uid=uid)) as found:
+        async for early in found:
+            if early:
+                last = early[-1]
+                yield early
     yield []
-    after, subjects = events[-1].sequence, history_filters(key)
-    async with aclosing(log.read(after=after, subjects=subjects, trouble=trouble)) as batches:
+    assert last is not None, asked
+    key = key_of(Subject.parse(last.subject))
+    async with aclosing(log.read(after=last.sequence, subjects=history_filters(key), trouble=trouble)) as batches:
         async for batch in batches:
             yield [stored for stored in batch.events if of_history(stored, key)]
 
@@ -168,18 +171,29 @@ async def lines(
 
     Raises `Refused` if there is no event up to that point.
     """
+    first: Stored | None = None
+    then: History | None = None
+    sealed = False
     async with aclosing(found):
-        mine = await until_now(found)
-        key = key_of(Subject.parse(mine[0].subject))
-        mine = up_to(early, mine) if early is not None else mine
-        for line in _told(mine, part):
-            yield line
-        if early is not None:
-            yield state_after(key, mine)
-        if part.follow:
-            async for later in found:
-                for line in _told(later, part):
-                    yield line
+        async for batch in found:
+            if not batch and not part.follow:
+                break
+            for stored in batch:
+                first = first or stored
+                if early is not None:
+                    if not early(stored):
+                        continue
+                    then = then or History(key_of(Subject.parse(stored.subject)))
+                    then.fold(stored)
+                if is_decision(stored.subject) or not part.decisions:
+                    line = line_of(stored) if part.as_json else one_line(stored)
+                    yield line + ("  (after the seal)" if sealed and not part.as_json else "")
+                sealed = sealed or is_seal(stored)
+    if early is not None:
+        if then is None:
+            assert first is not None, part
+            raise unknown_then(first)
+        yield as_json_text(then.job)
 
 
 def _early(part: Part) -> Callable[[Stored], bool] | None:
@@ -260,14 +274,6 @@ async def _event(log: EventLog, sequence: int) -> Stored:
                         return batch.events[0]
                     break
     raise fail(f"the log has no event {sequence}")
-
-
-def _told(events: Iterable[Stored], part: Part) -> Iterator[str]:
-    sealed = False
-    for stored in events:
-        if is_decision(stored.subject) or not part.decisions:
-            yield line_of(stored) if part.as_json else one_line(stored) + ("  (after the seal)" if sealed else "")
-        sealed = sealed or is_seal(stored)
 
 
 async def audit(settings: Settings, namespace: str, since: str, now: datetime, *, as_json: bool) -> None:

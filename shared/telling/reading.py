@@ -1,7 +1,7 @@
 """Reads the log up to its end, or a saved history; and the events of one history, up to a sequence or a time."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence, Set
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -41,28 +41,38 @@ async def fold_to_end(
 
     `subjects` are filters, as for `EventLog.read`.  Raises `Transient` if the log's end is not reached.
     """
-    end, position, loop = await log.end(subjects), after, asyncio.get_running_loop()
-    if end <= after:
-        return end
-    reading = log.read(after=after, subjects=subjects)
-    try:
-        async with asyncio.timeout(PATIENCE_SECONDS) as patience, aclosing(reading) as batches:
-            async for batch in batches:
-                for number, stored in enumerate(batch.events):
-                    if not number % AT_ONCE:
-                        await asyncio.sleep(0)
-                    if stored.sequence <= end:
-                        position = stored.sequence
-                        fold(stored)
-                if position >= end or not batch.pending or enough():
-                    break
-                patience.reschedule(loop.time() + PATIENCE_SECONDS)
-            else:
-                raise Transient(f"read the log: it ends at {end}, and the connection was closed after {position}")
-    except TimeoutError as silence:
-        words = f"read the log: it ends at {end}, and after {position} nothing came"
-        raise Transient(f"{words} for {PATIENCE_SECONDS:g} s; is a NATS server behind?") from silence
+    end = await log.end(subjects)
+    async with aclosing(batches_up_to(log, end, subjects, after=after)) as batches:
+        async for batch in batches:
+            for number, stored in enumerate(batch):
+                if not number % AT_ONCE:
+                    await asyncio.sleep(0)
+                fold(stored)
+            if enough():
+                break
     return end
+
+
+async def batches_up_to(
+    log: EventLog, end: int, subjects: tuple[str, ...] = (), *, after: int = 0
+) -> AsyncGenerator[list[Stored], None]:
+    """The events after a sequence and up to `end`, in order.  Raises `Transient` if that is not reached."""
+    position = after
+    async with aclosing(log.read(after=after, subjects=subjects)) as batches:
+        while position < end:
+            try:
+                async with asyncio.timeout(PATIENCE_SECONDS):
+                    batch = await anext(batches, None)
+            except TimeoutError as silence:
+                words = f"read the log: it ends at {end}, and after {position} nothing came"
+                raise Transient(f"{words} for {PATIENCE_SECONDS:g} s; is a NATS server behind?") from silence
+            if batch is None:
+                raise Transient(f"read the log: it ends at {end}, and the connection was closed after {position}")
+            if found := [stored for stored in batch.events if stored.sequence <= end]:
+                position = found[-1].sequence
+                yield found
+            if not batch.pending:
+                break
 
 
 async def everything(log: EventLog, subjects: tuple[str, ...] = ()) -> tuple[Histories, list[Stored]]:
@@ -156,9 +166,14 @@ def up_to(early: Callable[[Stored], bool], events: Sequence[Stored]) -> list[Sto
     """The events of a history that are early enough.  Raises `Refused` if there is none."""
     found = [stored for stored in events if early(stored)]
     if not found:
-        words = f"nothing of it was known then; it begins at {events[0].sequence}, {events[0].time}"
-        raise Refused(words, reason="NotFound")
+        raise unknown_then(events[0])
     return found
+
+
+def unknown_then(first: Stored) -> Refused:
+    """What is told of a time before a history's first event."""
+    words = f"nothing of it was known then; it begins at {first.sequence}, {first.time}"
+    return Refused(words, reason="NotFound")
 
 
 def state_after(key: JobKey, events: Iterable[Stored]) -> str:

@@ -1,6 +1,7 @@
 """Sealed histories: whether lines are what the seal says, how lists show them, and one job read from the archive."""
 
 import json
+from bisect import bisect_right
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 from datetime import UTC, timedelta
@@ -8,14 +9,24 @@ from math import inf
 
 import msgspec
 
-from shared.errors import Refused, accepting
+from shared.errors import Refused, Transient, accepting
 from shared.eventlog import EventLog, ReadableArchive, Stored
 from shared.eventlog.parts import Part, Seal, seal_of
 from shared.eventlog.subject import SEALED, archived_under, people_of
 from shared.frameworks.kinds import Kinds
 from shared.job.fold import Histories, History, closed
 from shared.job.naming import JobKey, history_filters, key_archived, subject_of
-from shared.telling.reading import Reading, event_of, everything, fold_to_end, found_subjects, is_seal, moment_of
+from shared.telling.reading import (
+    Reading,
+    batches_up_to,
+    event_of,
+    everything,
+    fold_to_end,
+    found_subjects,
+    is_seal,
+    moment_of,
+    of_history,
+)
 from shared.telling.shown import Shown
 from shared.telling.targets import Asked, Target, find
 from shared.untrusted import MALFORMED
@@ -155,6 +166,52 @@ def together(older: Sequence[Stored], events: Sequence[Stored]) -> list[Stored]:
     return [known for _, known in sorted({stored.sequence: stored for stored in (*older, *events)}.items())]
 
 
+async def events_of(
+    log: EventLog, asked: Asked, namespace: str, *, uid: str = ""
+) -> AsyncGenerator[list[Stored], None]:
+    """The events of one job until now, in order and in bounded memory: a long history is read twice.
+
+    Raises `Refused` if neither the log nor the archive has it, `Transient` if it left the log meanwhile.
+    """
+    known = Histories()
+    subjects = await found_subjects(log, asked, namespace, uid=uid)
+    await fold_to_end(log, lambda stored: is_seal(stored) or known.fold(stored), subjects)
+    there = in_log(known, asked, namespace, uid)
+    newest = None if asked.is_request else await lacking(log, asked, namespace, uid, there)
+    if newest is not None:
+        async with aclosing(_archived(log, newest)) as batches:
+            async for batch in batches:
+                yield batch
+        return
+    if there is None:
+        # As for every other question about a job.
+        find(known, asked, namespace, uid=uid)
+        raise AssertionError(asked)
+    filters = history_filters(there.key)
+    async with aclosing(batches_up_to(log, await log.end(filters), filters)) as batches:
+        async for batch in batches:
+            yield [stored for stored in batch if of_history(stored, there.key)]
+    if await log.first(filters) > there.first:
+        raise Transient(f"{namespace}/{asked.name} left the log for the archive while it was read: ask again")
+
+
+async def _archived(log: EventLog, newest: Part) -> AsyncGenerator[list[Stored], None]:
+    """The events of a history in the archive, with those that the log still has."""
+    key, rest = key_archived(newest.subject), list[Stored]()
+    people = subjects_in_archive(newest)[1]
+    async with aclosing(batches_of(log.archive, newest, people)) as batches:
+        async for batch in batches:
+            rest += batch
+    await fold_to_end(log, rest.append, history_filters(key))
+    rest = together((), [stored for stored in rest if of_history(stored, key)])
+    async with aclosing(batches_of(log.archive, newest, newest.subject)) as batches:
+        async for batch in batches:
+            at = bisect_right(rest, batch[-1].sequence, key=lambda stored: stored.sequence) if batch else 0
+            yield together(batch, rest[:at])
+            del rest[:at]
+    yield rest
+
+
 class InLog(msgspec.Struct, frozen=True):
     """What the log has of a job."""
 
@@ -162,6 +219,13 @@ class InLog(msgspec.Struct, frozen=True):
     first: int
     """The sequence of its first event there."""
     gone: bool
+
+
+def in_log(known: Histories, asked: Asked, namespace: str, uid: str) -> InLog | None:
+    with accepting("NotFound"):
+        _, found = find(known, asked, namespace, uid=uid)
+        return InLog(found.job.key, found.first, bool(found.job.resource.gone))
+    return None
 
 
 async def of_archive(
@@ -174,10 +238,7 @@ async def of_archive(
     """
     if asked.is_request:
         return ()
-    there: InLog | None = None
-    with accepting("NotFound"):
-        _, found = find(known, asked, namespace, uid=uid)
-        there = InLog(found.job.key, found.first, bool(found.job.resource.gone))
+    there = in_log(known, asked, namespace, uid)
     if (newest := await lacking(log, asked, namespace, uid, there)) is None:
         return ()
     events: list[Stored] = []

@@ -118,6 +118,34 @@ async def test_a_history_is_followed_from_where_it_was_read():
         assert (await anext(shown)).split()[3] == "JobGone"
 
 
+async def test_a_line_waits_for_no_later_event():
+    log, read = Log(), list[int]()
+    log.add(*a_running_job(2))
+
+    async def pages() -> AsyncGenerator[Sequence[Stored], None]:
+        for event in log.journal.events[1:]:
+            read.append(event.sequence)
+            yield [event]
+        yield []
+
+    for part, early in ((Part(), None), (Part(at="5"), until("5"))):
+        read.clear()
+        async with aclosing(lines(pages(), part, early)) as shown:
+            await anext(shown)
+        assert read == [2]
+
+
+async def test_no_more_than_a_batch_of_a_long_history_is_held():
+    log = Log()
+    log.add(*a_running_job(2), *(pods(worker(1, version=100 + each)) for each in range(2000)))
+    sizes = list[int]()
+    async with aclosing(known(log)) as found:
+        while batch := await anext(found):
+            sizes.append(len(batch))
+    assert max(sizes) <= 1000
+    assert sum(sizes) == len(log.journal.events) - 1
+
+
 async def test_a_request_is_of_the_jobs_that_the_watcher_says():
     log, asked = Log(), parse_target("scaleout/scaleout-request-1")
     log.add(*a_running_job(2), *scaling_out(2))
