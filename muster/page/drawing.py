@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from html import escape
 from pathlib import Path
+from secrets import token_hex
+from typing import NamedTuple
 
 import msgspec
 
@@ -27,6 +29,7 @@ from shared.telling.report import Life, Progress, Report, report_lines, reported
 from shared.telling.targets import Asked, find, known_kinds
 from shared.telling.why import explained
 from shared.telling.words import said
+from shared.untrusted import MALFORMED
 
 
 class Told(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -70,17 +73,64 @@ class Drawing(msgspec.Struct, frozen=True):
     causes: dict[Cause, str] = msgspec.field(default_factory=CAUSES.copy)
 
 
+class Version(NamedTuple):
+    """How far a sketch had come with a drawing."""
+
+    sketch: str
+    """Its id: another sketch has other places."""
+    links: int
+    """The links that stay where they are in its later drawings."""
+    events: int
+    progress: int
+
+
+class Sketched(Drawing, frozen=True, kw_only=True):
+    """A drawing that later ones go on from."""
+
+    version: Version
+    since: Version | None = None
+    """The version that a browser has: links, events and progress are those after it.
+
+    `lives` has the places with new links: how many of the known ones stay, and those that follow.
+    """
+
+
+def news_since(drawing: Sketched, known: str) -> Sketched:
+    """What is new after a version, as JSON; all of it after that of another sketch, or of none."""
+    version = drawing.version
+    try:
+        then = msgspec.json.decode(known, type=Version)
+    except MALFORMED:
+        return drawing
+    if then.sketch != version.sketch or not all(0 <= at <= now for at, now in zip(then[1:], version[1:], strict=True)):
+        return drawing
+    lives = dict[str, tuple[int, ...]]()
+    for place, links in drawing.lives.items():
+        # Each link of a new event comes after all that were known.
+        same = next((at for at, link in enumerate(links) if link >= then.links), len(links))
+        if same < len(links):
+            lives[place] = (same, *links[same:])
+    return msgspec.structs.replace(
+        drawing,
+        links=drawing.links[then.links :],
+        events=drawing.events[then.events :],
+        progress=drawing.progress[then.progress :],
+        lives=lives,
+        since=then,
+    )
+
+
 AT_ONCE = 2_000
 """Things of a list in a piece of JSON."""
 
 
-def pieces(drawing: Drawing) -> Iterator[bytes]:
+def pieces(drawing: Drawing, shape: type[Drawing] = Sketched) -> Iterator[bytes]:
     """The drawing as JSON, in pieces: as a whole it is as large as all events, and takes as long as many answers."""
     before = b"{"
-    for field in msgspec.structs.fields(Drawing):
+    for field in msgspec.structs.fields(shape):
         yield before + msgspec.json.encode(field.encode_name) + b":"
         value, before = getattr(drawing, field.name), b","
-        if not isinstance(value, tuple):
+        if not isinstance(value, tuple) or isinstance(value, Version):
             yield msgspec.json.encode(value)
             continue
         for at in range(0, len(value), AT_ONCE):
@@ -123,6 +173,7 @@ class Sketch:
     """What was drawn of a job's events so far: a long history is folded once, and then from its last event on."""
 
     def __init__(self) -> None:
+        self.id = token_hex(8)
         self._life: Life | None = None
         self._places = _Places()
         self._events: list[int] = []
@@ -133,7 +184,7 @@ class Sketch:
         # What fails in the middle of an event is no beginning for the next one.
         life, self._life = self._life, None
         if life is None or any(names_people(stored.subject) for stored in new):
-            self._places, self._events, new = _Places(), [], events
+            self.id, self._places, self._events, new = token_hex(8), _Places(), [], events
             life = Life(key_of(Subject.parse(events[0].subject)), events)
         else:
             life.fold(new)
@@ -143,7 +194,9 @@ class Sketch:
         return life, self._places, self._events
 
 
-def drawn(events: Sequence[Stored], asked: Asked, kinds: Kinds, *, until: str, sketch: Sketch | None = None) -> Drawing:
+def drawn(
+    events: Sequence[Stored], asked: Asked, kinds: Kinds, *, until: str, sketch: Sketch | None = None
+) -> Sketched:
     """The drawing of a job from all its events, which go on with those of the sketch's former drawing.
 
     Raises `Refused` if there are no events, or none of what is asked for.
@@ -169,7 +222,7 @@ def drawn(events: Sequence[Stored], asked: Asked, kinds: Kinds, *, until: str, s
     why = tuple(Chain(chain.question, places.each_of(chain.links)) for chain in chains)
     told = tuple(places.told)
     places.forget(kept)
-    return Drawing(
+    return Sketched(
         tuple(heading),
         reported(history, (), kinds, until=until, life=life),
         why=why,
@@ -178,6 +231,7 @@ def drawn(events: Sequence[Stored], asked: Asked, kinds: Kinds, *, until: str, s
         requests=requests,
         links=told,
         progress=tuple(life.progress),
+        version=Version(sketch.id, kept, len(of_events), len(life.progress)),
     )
 
 
@@ -208,7 +262,7 @@ def written(drawing: Drawing) -> str:
     """The file.  Its policy lets run these scripts alone, by their hashes."""
     script, style = f"{asset('draw.js')}{START}", asset("page.css")
     # Inside of a script's element only `<` can end it.
-    data = msgspec.json.encode(drawing).decode().replace("<", "\\u003c")
+    data = b"".join(pieces(drawing, Drawing)).decode().replace("<", "\\u003c")
     policy = f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src blob: data:"
     text = "\n".join(report_lines(drawing.report, as_json=False))
     return (

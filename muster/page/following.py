@@ -27,12 +27,12 @@ from muster.asking import Source, patiently
 from muster.following import Tell
 from muster.get import followed
 from muster.history import job_events
-from muster.page.drawing import Drawing, Sketch, drawn
+from muster.page.drawing import Sketch, Sketched, drawn
 from shared.errors import Refused, Trouble
 from shared.eventlog import Stored
 from shared.flow import Shares, Turns
 from shared.frameworks.kinds import Kinds
-from shared.job.fold import OF_EVENT
+from shared.job.fold import OF_EVENT, History
 from shared.runtime.appends import stamp
 from shared.telling.shown import Shown
 from shared.telling.targets import Asked, known_kinds
@@ -55,6 +55,8 @@ AGAIN_SECONDS = 0.1
 """How long what ends has for it, before it is cancelled once more."""
 BEAT_SECONDS = 15.0
 """Seconds without news after which a browser gets an empty line, by which a connection that broke is noticed."""
+
+NOT_FOLDED: tuple[int, History | None] = (0, None)
 
 T = TypeVar("T")
 
@@ -220,9 +222,11 @@ class Followed:
         self.news = News()
         self._take, self._give, self.taken = take, give, 0
         self.events: list[Stored] = []
+        self.then: tuple[int, History | None] = NOT_FOLDED
+        """The state at the event that was asked for last: of so many events."""
         self.readers = 0
         self._sketch = Sketch()
-        self._drawing: tuple[int, Drawing] | None = None
+        self._drawing: tuple[int, Sketched] | None = None
         self._draws = asyncio.Lock()
         self._first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._follow(read))
@@ -249,7 +253,7 @@ class Followed:
         """Until its events are known.  Raises `Trouble` if they cannot be read."""
         await asyncio.shield(self._first)
 
-    async def drawing(self, asked: Asked, kinds: Kinds) -> Drawing:
+    async def drawing(self, asked: Asked, kinds: Kinds) -> Sketched:
         """The drawing of now; of several browsers that ask at once, made once."""
         async with self._draws:
             count = len(self.events)

@@ -7,6 +7,7 @@ name this host, as a page of another name that leads here would not, and begins 
 
 import asyncio
 import secrets
+from bisect import bisect_right
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from datetime import UTC, datetime
@@ -20,8 +21,8 @@ from aiohttp import web
 
 from muster.asking import open_source
 from muster.page import docs
-from muster.page.drawing import TYPES, asset, pieces
-from muster.page.following import MOST_OPEN, Bounds, Followed, News, Places, Readable, View, in_thread
+from muster.page.drawing import TYPES, asset, news_since, pieces
+from muster.page.following import MOST_OPEN, NOT_FOLDED, Bounds, Followed, News, Places, Readable, View, in_thread
 from muster.terminal import say
 from shared.errors import Refused, Transient, Trouble
 from shared.eventlog.subject import Subject
@@ -178,7 +179,7 @@ class Page:
         view, (asked, namespace, uid) = request[VIEW], _asked(request)
         async with view.job(asked, namespace, uid) as job:
             drawing = await job.drawing(asked, view.source.kinds)
-        for piece in pieces(drawing):
+        for piece in pieces(await in_thread(partial(news_since, drawing, request.query.get("since", "")))):
             yield piece
 
     async def _news(self, request: web.Request) -> web.StreamResponse:
@@ -231,15 +232,20 @@ def _head(request: web.Request, title: str, view: str) -> str:
 
 def _state_at(job: Followed, sequence: int, kinds: Kinds) -> dict[str, str]:
     """The event, and what the fold and the status were after it."""
-    early = [stored for stored in job.events if stored.sequence <= sequence]
-    if not early:
+    count = bisect_right(job.events, sequence, key=lambda stored: stored.sequence)
+    if not count:
         raise Refused(f"the job has no event up to {sequence}", reason="NotFound")
-    then = History(key_of(Subject.parse(early[0].subject)))
-    for stored in early:
+    # Another thread that asks meanwhile, or for an earlier event, folds for itself.
+    (folded, then), job.then = job.then, NOT_FOLDED
+    if then is None or folded > count:
+        folded, then = 0, History(key_of(Subject.parse(job.events[0].subject)))
+    for stored in job.events[folded:count]:
         then.fold(stored)
     status = msgspec.json.format(msgspec.json.encode(Shown.of(then, kinds).status)).decode()
-    event = msgspec.json.format(line_of(early[-1]).encode()).decode()
-    return {"event": event, "status": status, "state": as_json_text(then.job)}
+    event = msgspec.json.format(line_of(job.events[count - 1]).encode()).decode()
+    found = {"event": event, "status": status, "state": as_json_text(then.job)}
+    job.then = count, then
+    return found
 
 
 def _asked(request: web.Request) -> tuple[Asked, str, str]:

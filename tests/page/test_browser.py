@@ -149,6 +149,30 @@ async def test_a_job_is_listed_drawn_explained_and_goes_on(tab: Tab, address: st
     assert await tab.run("new URLSearchParams(location.search).get('at')") == at
 
 
+async def test_a_long_history_goes_on_with_what_is_new(tab: Tab, address: str, memory: Memory):
+    memory.add("resnet", *a_running_job(2), *(pods(worker(1, version=100 + each)) for each in range(3000)))
+    count = len(memory.logs["resnet"])
+    shown = "document.querySelector('.moment').textContent"
+    await tab.go(address + RESNET)
+    await tab.until(f"{DRAWN} && {shown}.startsWith('{count} of {count} ')")
+    memory.add("resnet", JobFailed(reason="Crash", message="too hot"))
+    await tab.until(f"{shown}.startsWith('{count + 1} of {count + 1} ')")
+    assert await tab.run(f"{shown}.includes('too hot')")
+    asked = "performance.getEntriesByType('resource').filter(({ name }) => name.includes('/resnet?'))"
+    first, *_, last = await tab.run(f"{asked}.map(({{ decodedBodySize }}) => decodedBodySize)")
+    assert first > 300_000
+    assert last < 10_000
+    # It is what a browser shows that loads all of it.
+    texts = (
+        "['.heading', '.graph', '.legend', '.moment', 'table'].map((each) => document.querySelector(each).textContent)"
+    )
+    went_on = await tab.run(texts)
+    await tab.go("about:blank")
+    await tab.go(address + RESNET)
+    await tab.until(f"{DRAWN} && {shown}.startsWith('{count + 1} of ')")
+    assert await tab.run(texts) == went_on
+
+
 async def test_keys_alone_reach_an_event_and_zoom(tab: Tab, address: str, memory: Memory):
     memory.add("resnet", *a_restarted_job())
     await tab.go(address + RESNET)

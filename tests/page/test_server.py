@@ -1,6 +1,7 @@
 """The handlers: who gets nothing, and what the others get."""
 
 import asyncio
+import json
 import threading
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -16,7 +17,7 @@ import pytest_asyncio
 from yarl import URL
 
 from muster.page import docs, server
-from muster.page.drawing import Drawing, Sketch, drawn
+from muster.page.drawing import Drawing, Sketch, drawn, news_since, pieces
 from muster.page.following import BEAT_SECONDS, OF_ONE, View, end
 from muster.page.server import UI, secret_of, serving
 from shared.errors import Refused
@@ -30,7 +31,7 @@ from shared.job.naming import NO_UID, key_of
 from shared.job.state import Job
 from shared.telling.targets import parse_target
 from tests.histories.recorded import Recording, recordings
-from tests.kit.builders import a_created_job, a_running_job, a_spec, observed
+from tests.kit.builders import a_created_job, a_running_job, a_spec, observed, pods, worker
 from tests.kit.histories import log_of
 from tests.page.conftest import SECRET, Memory
 
@@ -192,6 +193,44 @@ def test_a_drawing_that_goes_on_is_that_of_all_events(life: Recording):
     assert tried or key.uid == NO_UID
 
 
+def merged(known: Any, news: Any) -> Any:
+    """What `page.js` makes of them."""
+    if news["since"] is None:
+        return news
+    for name, count in zip(("links", "events", "progress"), news["since"][1:], strict=True):
+        news[name] = known[name][:count] + news[name]
+    later = {place: known["lives"].get(place, [])[:same] + links for place, (same, *links) in news["lives"].items()}
+    return news | {"lives": known["lives"] | later, "since": None}
+
+
+@pytest.mark.parametrize("life", recordings("0.1.0"), ids=lambda life: life.name)
+def test_what_is_new_of_a_drawing_completes_the_one_before(life: Recording):
+    log = life.events()
+    asked, sketch, known = parse_target(f"job/{key_of(Subject.parse(log[0].subject)).name}"), Sketch(), None
+    for count in (*range(1, len(log), 1 + len(log) // 12), len(log)):
+        with suppress(Refused):
+            now = drawn(log[:count], asked, BUILT_IN, until=log[-1].time, sketch=sketch)
+            version = json.dumps(known["version"]) if known is not None else ""
+            known = merged(known, json.loads(b"".join(pieces(news_since(now, version)))))
+            assert known == json.loads(b"".join(pieces(now)))
+
+
+def test_of_a_long_history_a_browser_is_sent_what_is_new_alone():
+    log = log_of(
+        [*a_running_job(2), *(pods(worker(1, version=100 + each, ready=bool(each % 2))) for each in range(2000))]
+    )
+    sketch, asked = Sketch(), parse_target("job/resnet")
+    before, now = (
+        drawn(log[:count], asked, BUILT_IN, until=log[-1].time, sketch=sketch) for count in (len(log) - 1, len(log))
+    )
+    version = json.dumps(before.version)
+    assert sum(map(len, pieces(now))) > 250_000
+    assert sum(map(len, pieces(news_since(now, version)))) < 10_000
+    # One of another server, or of nothing, gets all of it.
+    for other in (json.dumps(["another", *before.version[1:]]), json.dumps([sketch.id, -1, 9**9, 0]), "[", "", "7"):
+        assert news_since(now, other) is now
+
+
 def test_who_made_a_change_is_told_once_it_is_known():
     applied = msgspec.structs.replace(observed(a_spec(2)), writes=(0,))
     log = log_of([applied, *a_running_job(2)[1:], ChangeAttributed(of=1, user="alice")])
@@ -269,6 +308,25 @@ async def test_the_state_at_a_sequence_is_that_of_the_history(
     assert msgspec.json.decode(found["event"])["sequence"] == 2
     assert msgspec.json.decode(found["state"])["status"]["phase"] == "Created"
     assert "conditions" in msgspec.json.decode(found["status"])
+
+
+async def test_the_state_at_a_later_event_folds_those_in_between(
+    browser: aiohttp.ClientSession, address: str, memory: Memory, monkeypatch: pytest.MonkeyPatch
+):
+    memory.add("resnet", *a_running_job(2))
+    folded, states = list[int](), dict[int, str]()
+
+    def counted(job: Job, event: AnyEvent, at: At) -> Job:
+        folded.append(at.sequence)
+        return evolve(job, event, at)
+
+    monkeypatch.setattr("shared.job.fold.evolve", counted)
+    for sequence, folds in ((2, [1, 2]), (5, [3, 4, 5]), (5, []), (2, [1, 2])):
+        folded.clear()
+        async with browser.get(f"{address}{RESNET}/at/{sequence}") as answer:
+            state = (await answer.json())["state"]
+        assert folded == folds
+        assert states.setdefault(sequence, state) == state
 
 
 async def test_changes_come_without_a_question(browser: aiohttp.ClientSession, address: str, memory: Memory):

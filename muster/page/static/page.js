@@ -91,11 +91,21 @@ function showJobs() {
   setInterval(show, 10000);
 }
 
+/** The drawing whose news a server told: what was known of it, and what came after that. */
+function goOn(known, news) {
+  if (!news.since) return news;
+  const [, links, events, progress] = news.since;
+  for (const [name, count] of Object.entries({ links, events, progress })) news[name] = known[name].slice(0, count).concat(news[name]);
+  for (const [place, [same, ...later]] of Object.entries(news.lives)) news.lives[place] = (known.lives[place] ?? []).slice(0, same).concat(later);
+  news.lives = { ...known.lives, ...news.lives };
+  return news;
+}
+
 function showJob() {
   const here = location.pathname.slice(`${root}/jobs`.length);
   const uid = query.get("uid") ? `uid=${encodeURIComponent(query.get("uid"))}` : "";
-  const ask = async (part = "") => {
-    const answer = await fetch(`${root}/api/jobs${here}${part}?${uid}`);
+  const ask = async (part = "", known = "") => {
+    const answer = await fetch(`${root}/api/jobs${here}${part}?${uid}&since=${encodeURIComponent(known)}`);
     const found = await answer.json();
     if (!answer.ok) throw new Error(found.error ?? answer.statusText);
     return found;
@@ -113,7 +123,7 @@ function showJob() {
     asking = true;
     const meant = wanted;
     try {
-      const began = performance.now(), drawing = await ask();
+      const began = performance.now(), known = shown.drawing, drawing = goOn(known, await ask("", known && JSON.stringify(known.version)));
       if (!shown.root.isConnected) main.append(shown.root);
       const wanders = query.get("from"), until = query.get("to"), at = query.get("at"), first = !drawn;
       shown.show(drawing);
