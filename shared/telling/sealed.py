@@ -191,7 +191,7 @@ async def events_of(
     async with aclosing(batches_up_to(log, await log.end(filters), filters)) as batches:
         async for batch in batches:
             yield [stored for stored in batch if of_history(stored, there.key)]
-    if await log.first(filters) > there.first:
+    if not 0 < await log.first(filters) <= there.first:
         raise Transient(f"{namespace}/{asked.name} left the log for the archive while it was read: ask again")
 
 

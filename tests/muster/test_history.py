@@ -4,14 +4,15 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from typing import Any
 
 import msgspec
 import pytest
 import typer
 
-from muster.history import Part, job_events, lines
+from muster.history import Part, job_events, lines, until_now
 from muster.terminal import wrong_usage
-from shared.errors import Refused
+from shared.errors import Refused, Transient
 from shared.eventlog import Stored
 from shared.job.events.watcher import JobGone
 from shared.job.fold import History
@@ -144,6 +145,22 @@ async def test_no_more_than_a_batch_of_a_long_history_is_held():
             sizes.append(len(batch))
     assert max(sizes) <= 1000
     assert sum(sizes) == len(log.journal.events) - 1
+
+
+@pytest.mark.parametrize("gone", [3, 99], ids=["in part", "whole"])
+async def test_a_history_that_leaves_the_log_while_it_is_read_is_not_told_as_if_it_were_whole(gone: int):
+    log, reads = Log(), list[int]()
+    log.add(*a_running_job(2))
+
+    class Purged(MemoryEventLog):
+        def read(self, **of: Any) -> Any:
+            reads.append(1)
+            if len(reads) == 2:
+                log.journal.purge("*.team-a.>", gone)
+            return super().read(**of)
+
+    with pytest.raises(Transient, match="ask again"):
+        await until_now(job_events(Purged(log.journal), parse_target("resnet"), "team-a"))
 
 
 async def test_a_request_is_of_the_jobs_that_the_watcher_says():
