@@ -23,6 +23,9 @@ EXPIRED = "Expired"
 AHEAD = "ResourceVersionTooLarge"
 """The reason when the server has not reached the version of a watch: it lags, or its store was restored."""
 
+LONGEST_RETRY_AFTER = 30
+"""Seconds: a proxy that is being maintained may name an hour, and no watch is blind for so long after its end."""
+
 LONGEST_MESSAGE = 300
 """Characters of the server's message that an error repeats."""
 
@@ -49,8 +52,8 @@ class Status(msgspec.Struct, frozen=True):
 
     @property
     def retry_after(self) -> int:
-        """Seconds; 0 if the server names none."""
-        return self.details.retry_after_seconds if self.details else 0
+        """Seconds, up to `LONGEST_RETRY_AFTER`; 0 if the server names none."""
+        return min(max(self.details.retry_after_seconds, 0), LONGEST_RETRY_AFTER) if self.details else 0
 
     @property
     def causes(self) -> tuple[Cause, ...]:

@@ -122,6 +122,8 @@ def test_refused(method: str, code: int, body: Any, reason: str, field: str) -> 
         pytest.param("GET", 429, a_status(429, "TooManyRequests", retryAfterSeconds=3), "", 3, id="in the status"),
         pytest.param("GET", 429, a_status(429, "TooManyRequests"), "5", 5, id="in the header"),
         pytest.param("GET", 503, b"<html>", "2", 2, id="a proxy's header"),
+        pytest.param("GET", 503, b"<html>", "86400", 30, id="a proxy that closes for a day"),
+        pytest.param("GET", 429, a_status(429, "TooManyRequests", retryAfterSeconds=-9), "", None, id="a time before"),
         pytest.param("GET", 503, b"", "Wed, 21 Oct 2026 07:28:00 GMT", None, id="a date is not understood"),
         pytest.param("PATCH", 500, a_status(500, "InternalError"), "", None, id="an internal error"),
         pytest.param("POST", 409, a_status(409, "Conflict"), "", None, id="creations that disturb each other's quota"),
