@@ -103,7 +103,7 @@ class LauncherCommands:
         except (Trouble, TimeoutError):
             return DrainChecked(request=effect.request, reason=TIMED_OUT)
         used = commands.in_use(ended.output, effect.workers)
-        return DrainChecked(request=effect.request, in_use=used, reason="" if used else _doubt(ended.output))
+        return DrainChecked(request=effect.request, in_use=used, reason="" if used else _doubt(ended))
 
     async def link(self, job: Job, effect: LinkHosts, files: Mapping[str, str], wanted: Mapping[str, str]) -> None:
         """Link each of `files` to its file of the ConfigMap, once that has the `wanted` content.
@@ -182,9 +182,10 @@ async def _insisting(read: Callable[[], Awaitable[T]]) -> T:
     return await read()
 
 
-def _doubt(output: bytes) -> str:
+def _doubt(ended: Execution) -> str:
     """Why an output without any worker's name proves nothing; empty if it proves that none is in use."""
-    if not output:
-        # The output always has the process that prints it.
+    # The output always has the process that prints it.  That ends with 1 for a file that is not there, and with more
+    # if it was killed before it came to all.
+    if not ended.output or ended.exit_code > 1:
         return "NoAnswer"
-    return "TooLong" if len(output) >= MOST_ARGUMENTS else ""
+    return "TooLong" if len(ended.output) >= MOST_ARGUMENTS else ""

@@ -219,6 +219,8 @@ async def test_a_request_that_cannot_be_read_runs_nothing():
         pytest.param(says(b"python\0train.py\0"), (), "", id="not in use"),
         pytest.param(says(b"python\0train.py\0", 1), (), "", id="a process ended while we looked"),
         pytest.param(says(b"", 127), (), "NoAnswer", id="no program to look with"),
+        pytest.param(says(b"python\0", 137), (), "NoAnswer", id="a look that was killed before it saw all"),
+        pytest.param(says(b"ssh\0resnet-worker-1\0", 137), (1,), "", id="in use, as it saw before it was killed"),
         pytest.param(says(b"x" * (5 << 20)), (), "TooLong", id="more than we keep"),
         pytest.param(says(b"ssh\0resnet-worker-1\0" + b"x" * (5 << 20)), (1,), "", id="in use, and more than we keep"),
         pytest.param(fails(Refused("no", reason="Forbidden")), (), "Forbidden", id="not allowed"),
