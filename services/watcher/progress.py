@@ -208,9 +208,10 @@ class Reports:
             self._plan_again(key)
 
     async def _record(self, key: JobKey) -> None:
-        waiting, now = self._waiting.pop(key), asyncio.get_running_loop().time()
+        waiting, now = self._waiting.pop(key, None), asyncio.get_running_loop().time()
         history = self._runtime.histories.get(key)
-        if history is None:
+        if waiting is None or history is None:
+            # The job is gone.
             return
         self._last[key] = now
         said = msgspec.structs.replace(waiting.report.said, waited=int(now - waiting.since))

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, cast
 import aiohttp
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from devcluster.certificates import make_server
 from services.watcher import progress as port_of_progress
@@ -313,3 +314,17 @@ async def test_a_report_on_its_way_is_not_stored_after_the_seal(sealed: bool):
     await asyncio.sleep(0.01)
     reports.forget(HISTORY_KEY)
     assert [type(event).__name__ for event in stored_events] == ([] if sealed else ["ProgressReported"])
+
+
+async def test_a_report_of_a_job_that_is_let_go_in_the_moment_of_its_turn_is_dropped():
+    history = History(HISTORY_KEY)
+    for event in a_running_job():
+        history.fold(stored(history, event))
+    runtime = SimpleNamespace(histories={HISTORY_KEY: history}, appends=None)
+    reports = Reports(cast(Runtime, runtime), 1.0, lambda _: False, lambda: None)
+    reports.take(HISTORY_KEY, Uid("pod-0"), A_REPORT)
+    reports.flush(HISTORY_KEY)
+    reports.forget(HISTORY_KEY)
+    with capture_logs() as lines:
+        await asyncio.sleep(0.01)
+    assert lines == []
