@@ -128,6 +128,8 @@ class Watcher:
         """The facts that the cache shows and the log lacks, and the expired timers."""
         key = history.job.key
         if not history.sequence and not self._cache.works_in(key.namespace):
+            # It may stand in line since before its namespace lost the labels.
+            self._in_turn(history, ())
             self._keep_outside(key)
             return []
         # Another replica may have recorded a new epoch.

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from services.watcher.core.lists import VANISHED_AT_ONCE
+from services.watcher.core.pace import LONGEST_TURN_SECONDS, MOST
 from services.watcher.shell import Watcher
 from services.watcher.watches import Options
 from shared.cluster import Resource, Snapshot
@@ -325,3 +326,24 @@ async def test_no_job_begins_in_a_namespace_of_the_system():
         cluster.store.delete(TRAININGJOBS, "kube-system", a_training_job()["metadata"]["name"])
         await until(lambda: not runtime.metrics.outside, "the count")
     assert cluster.jobs() == []
+
+
+async def test_jobs_that_wait_where_none_begin_any_more_take_no_turns_from_others():
+    cluster, late = Cluster(), "team-b"
+
+    def begun(namespace: str) -> int:
+        return sum(job.key.namespace == namespace and job.spec is not None for job in cluster.jobs())
+
+    for name in (NAMESPACE, late):
+        cluster.store.create(NAMESPACES, "", {"metadata": {"name": name, "labels": {"muster.dev/jobs": "enabled"}}})
+    for number in range(3 * MOST):
+        cluster.store.create(TRAININGJOBS, NAMESPACE, a_training_job(f"job-{number}"))
+    async with cluster.watched(selector=("muster.dev/jobs=enabled",)):
+        await until(lambda: begun(NAMESPACE) == MOST, "the first")
+        cluster.store.patch(NAMESPACES, "", NAMESPACE, {"metadata": {"labels": {"muster.dev/jobs": "no"}}})
+        await asyncio.sleep(LONGEST_TURN_SECONDS + 5)
+        assert begun(NAMESPACE) == MOST
+        for number in range(2 * MOST):
+            cluster.store.create(TRAININGJOBS, late, a_training_job(f"job-{number}"))
+        await asyncio.sleep(5)
+        assert begun(late) == MOST
