@@ -45,6 +45,9 @@ from tests.status.test_launcher_wait import a_job_whose_launcher_waits
 
 NO_GPU = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
 WAITING = pods(worker(0, phase="Pending", ready=False, reason="Unschedulable", message=NO_GPU))
+WITHOUT_NODES = pods(
+    *(worker(at, phase="Pending", ready=False, reason="Unschedulable", message=NO_GPU) for at in (1, 2))
+)
 WITHOUT_IMAGE = pods(worker(0, phase="Pending", ready=False, reason="ErrImagePull", message="not found"))
 NEVER_READY = pods(worker(0, ready=False, reason="ContainersNotReady"))
 DELETED = pods(worker(0, version=40, ready=False, deleting=True))
@@ -84,8 +87,15 @@ def sentence(*events: AnyEvent, word: str = "") -> str:
             "Created, 2 of 2 workers in the hosts files: LauncherUnschedulable: resnet-launcher finds no node while "
             "2 workers of its job hold theirs; 224 s after 00:00:09 UTC they are given back, and another attempt "
             "follows (2 of 20 in a row): 0/1 nodes are available: 1 Too many pods.; "
-            "the attempt ends at 00:03:53 UTC at the earliest unless the launcher has a node before",
+            "the attempt ends at 00:03:53 UTC at the earliest unless there is room before",
             id="a launcher that waits for a node",
+        ),
+        pytest.param(
+            [*a_created_job(3, least=2, elasticity=Elasticity()), pods(worker(0, node="node-1")), WITHOUT_NODES],
+            "Created, 0 of 3 workers in the hosts files: MinimumUnschedulable: fewer than 2 workers (minReplicas) find "
+            f"a node, and they hold theirs; 224 s after 00:00:05 UTC they are given back, and the job waits for room: "
+            f"{NO_GPU}; the attempt ends at 00:03:49 UTC at the earliest unless there is room before",
+            id="a minimum that waits for nodes",
         ),
         pytest.param(
             [*a_running_job(), CRASHED, AGAIN, SlotsReleased(slots=(workers(0, 1),)), JobRestarted(attempt=1)],

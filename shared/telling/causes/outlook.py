@@ -32,7 +32,7 @@ _LIMITS = {
     timers.JOB_WAIT: "the request fails {when} unless the job comes before",
     timers.STALL: "it counts as stalled {when} unless it makes a step before",
     timers.BELOW_MINIMUM: "the attempt ends {when} unless enough workers run before",
-    timers.LAUNCHER_WAIT: "the attempt ends {when} unless the launcher has a node before",
+    timers.LAUNCHER_WAIT: "the attempt ends {when} unless there is room before",
     timers.SCHEDULING: "it fails {when} unless its pods are Ready before (schedulingTimeoutSeconds)",
     timers.ACTIVE_DEADLINE: "it fails {when} unless it ends before (activeDeadlineSeconds)",
 }
