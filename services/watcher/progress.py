@@ -202,7 +202,9 @@ class Reports:
 
     def _ended(self, key: JobKey, done: asyncio.Task[None]) -> None:
         del self._recording[key]
-        if not done.cancelled() and (error := done.exception()) is not None:
+        if done.cancelled():
+            return
+        if (error := done.exception()) is not None:
             log.error("progress not recorded", job=str(key), exc_info=error)
         else:
             self._plan_again(key)
@@ -228,6 +230,13 @@ class Reports:
         for kind in (CheckpointTaken, ProgressReported):
             if (event := still(kind)) is not None:
                 await self._runtime.appends.append_until_stored(history, event, partial(still, kind))
+
+    def close(self) -> None:
+        """Record nothing more: a closed log refuses for ever, and a task that asks it again keeps the whole fold."""
+        for due in self._due.values():
+            due.cancel()
+        for task in self._recording.values():
+            task.cancel()
 
     def forget(self, key: JobKey) -> None:
         self._last.pop(key, None)

@@ -6,6 +6,7 @@
 import asyncio
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 
 import structlog
 
@@ -286,12 +287,13 @@ class Watcher:
         # A LIST is compared with the state of the log before its request.
         await runtime.folded.wait()
         self._asking.began = runtime.histories.position
-        async with self._tasks as tasks:
-            tasks.create_task(self._deadlines.notice_stalls())
-            tasks.create_task(self._tell_of_budgets())
-            if self._options.progress is not None:
-                tasks.create_task(self._serve(self._options.progress, runtime))
-            self._watches.begin(runtime)
+        with closing(self.reports):
+            async with self._tasks as tasks:
+                tasks.create_task(self._deadlines.notice_stalls())
+                tasks.create_task(self._tell_of_budgets())
+                if self._options.progress is not None:
+                    tasks.create_task(self._serve(self._options.progress, runtime))
+                self._watches.begin(runtime)
 
     async def _serve(self, certificate: Certificate, runtime: Runtime) -> None:
         reports = ProgressPort(self.reports, Tokens(self._cluster), runtime.metrics.reported)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -13,17 +13,18 @@ from services.watcher.shell import Watcher
 from services.watcher.watches import Options
 from shared.cluster import Resource, Snapshot
 from shared.cluster.kinds import CONFIGMAPS, NAMESPACES, PODS, SERVICES
-from shared.errors import Transient
+from shared.errors import Refused, Transient
 from shared.eventlog import Entry
 from shared.eventlog.account import HEADS
 from shared.frameworks.kinds import BUILT_IN, Kinds
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.events.watcher import TimePassed
-from shared.job.naming import ATTEMPT, INDEX, JOB_UID, ROLE
+from shared.job.naming import ATTEMPT, INDEX, JOB_UID, ROLE, Uid
 from shared.job.state import Job
 from shared.runtime.run import Runtime
-from tests.kit.histories import folded
+from tests.kit.builders import a_running_job
+from tests.kit.histories import KEY, folded, log_of
 from tests.kit.tasks import beside
 from tests.kit.virtual_time import until
 from tests.kit.world import NAMESPACE, a_scale_out, a_training_job
@@ -347,3 +348,27 @@ async def test_jobs_that_wait_where_none_begin_any_more_take_no_turns_from_other
             cluster.store.create(TRAININGJOBS, late, a_training_job(f"job-{number}"))
         await asyncio.sleep(5)
         assert begun(late) == MOST
+
+
+class Away(Bounded):
+    """A log that stores no progress."""
+
+    async def append(self, entry: Entry, *, expect: int) -> int:
+        if entry.subject.endswith("ProgressReported"):
+            raise Refused("closed", reason="Closed")
+        return await super().append(entry, expect=expect)
+
+
+async def test_a_report_on_its_way_ends_with_its_service_which_begins_anew_with_another_log():
+    cluster = Cluster()
+    async with cluster.watched():
+        await cluster.quiet()
+    cluster.journal.events += log_of(a_running_job(), after=len(cluster.journal.events))
+    async with cluster.watched(log=Away) as runtime:
+        await runtime.folded.wait()
+        reports = cast(Watcher, runtime.service).reports
+        reports.take(KEY, Uid("pod-0"), b'{"trainerStatus": {"metrics": [{"name": "current_step", "value": "7"}]}}')
+        reports.take(KEY, Uid("pod-0"), b'{"trainerStatus": {"metrics": [{"name": "current_step", "value": "8"}]}}')
+        await asyncio.sleep(1)
+    await asyncio.sleep(1)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
