@@ -9,10 +9,11 @@ from shared.job.events.scheduler import SlotsAssigned
 from shared.job.events.status import JobRestarting, JobSucceeded
 from shared.job.events.watcher import DisruptionNoticed, PodsGone, TimePassed
 from shared.job.naming import Uid
+from shared.job.spec import LAUNCHER, Elasticity
 from shared.job.steps import Record
-from shared.job.timers import DISRUPTION_DRAIN, Timer
+from shared.job.timers import DISRUPTION_DRAIN, SETTLE, Timer
 from shared.job.timing import next_due
-from shared.job.views import ranges
+from shared.job.views import Slots, ranges
 from tests.kit.builders import (
     R1,
     a_ready_job,
@@ -209,3 +210,19 @@ def test_no_timer_runs_for_the_drain_of_a_released_worker():
 def test_no_timer_runs_for_the_drain_of_a_job_that_is_over():
     over = [*a_job_that_drains(3, 2), JobSucceeded(reason="TrainingJobSucceeded")]
     assert all(timer.name != DISRUPTION_DRAIN for timer in next_due(given(*over).job))
+
+
+def test_one_that_makes_room_for_its_launcher_keeps_its_place_until_the_files_without_it_are_there():
+    story = [
+        *a_ready_job(workers=3, elasticity=Elasticity(settle_seconds=20)),
+        published(1, 0, 1, 2),
+        hosts_file(1),
+        TimePassed(anchor=7, timer=SETTLE),
+        SlotsAssigned(slots=(Slots(0, LAUNCHER, ((0, 0),)),), reason="WorkersReady"),
+        pods(launcher(phase="Pending", hosts=1, reason="Unschedulable")),
+    ]
+    given(*story).then(scaler, Record(published(2, 0, 1)))
+    given(*story, published(2, 0, 1)).then(scaler, WriteHosts(2, (0, 1)))
+    gone = WorkersReleased(request=Uid(""), slots=(workers(2),), reason="LauncherUnschedulable")
+    seen = [hosts_file(2), pods(launcher(phase="Pending", version=40, hosts=2, reason="Unschedulable"))]
+    given(*story, published(2, 0, 1), *seen).then(scaler, Record(gone))

@@ -1,5 +1,6 @@
 """Carrying a scale-in on: hosts files first, then release, then the pods."""
 
+import msgspec
 import pytest
 
 from services.scaler.core.effects import CheckDrain, WriteHosts
@@ -41,6 +42,8 @@ from tests.kit.builders import (
     workers,
 )
 from tests.kit.stories import given, scaler
+
+replace = msgspec.structs.replace
 
 BEFORE = [*a_running_job(workers=3), *scaling_in(2)]
 ACCEPTED_AT = len(BEFORE) - 1
@@ -196,3 +199,25 @@ def test_workers_that_wait_for_room_count_for_no_minimum_of_those_that_train():
     given(*story, scale_in(names=("resnet-worker-1",))).then(
         scaler, Record(ScaleRejected(request=R1, reason="BelowMinimum", message=why))
     )
+
+
+def test_of_a_job_by_capacity_those_leave_first_that_wait_for_room():
+    story = [
+        *a_created_job(workers=3, least=1, elasticity=Elasticity(settle_seconds=0)),
+        pods(worker(0), worker(2), worker(1, phase="Pending", reason="Unschedulable")),
+        published(1, 0, 2),
+        hosts_file(1),
+        SlotsAssigned(slots=(Slots(0, LAUNCHER, ((0, 0),)),), reason="WorkersReady"),
+        pods(launcher()),
+        JobRunning(reason="TrainingJobRunning"),
+    ]
+    accepted = ScaleAccepted(request=R1, kind="ScaleIn", leaving=(Member(1, Uid("pod-1")),), deadline=60, drain=10)
+    given(*story, scale_in(1)).then(scaler, Record(accepted))
+
+
+def test_a_drain_takes_no_more_than_half_of_the_time_of_the_request():
+    asked = scale_in(1)
+    assert asked.spec is not None
+    short = replace(asked, spec=replace(asked.spec, timeout_seconds=8))
+    accepted = ScaleAccepted(request=R1, kind="ScaleIn", leaving=(Member(2, Uid("pod-2")),), deadline=8, drain=4)
+    given(*a_running_job(workers=3), short).then(scaler, Record(accepted))

@@ -1,5 +1,6 @@
 """Carrying a scale-out on: pods, hosts files, success or roll-back."""
 
+import msgspec
 import pytest
 
 from services.scaler.core.effects import NudgeLauncher, WriteHosts
@@ -7,8 +8,9 @@ from shared.job.events.event import EffectRefused
 from shared.job.events.scaler import ScaleAccepted, ScaleCancelled, ScaleFailed, ScaleSucceeded
 from shared.job.events.scheduler import SlotsAssigned
 from shared.job.events.status import JobRunning, JobScaling
-from shared.job.events.watcher import ScaleRequestGone, TimePassed
+from shared.job.events.watcher import ScaleRequested, ScaleRequestGone, TimePassed
 from shared.job.naming import Uid
+from shared.job.spec import Elasticity
 from shared.job.steps import Record
 from shared.job.timing import next_due
 from shared.job.views import PodView
@@ -27,6 +29,9 @@ from tests.kit.builders import (
     workers,
 )
 from tests.kit.stories import given, scaler, scheduler
+from tests.scheduler.test_queueing import a_queued_job, admitted
+
+replace = msgspec.structs.replace
 
 BEFORE = [*a_running_job(workers=2), *scaling_out(2, 3)]
 ALL_READY = [*BEFORE, pods(worker(2), worker(3))]
@@ -157,3 +162,22 @@ def test_what_is_done_does_not_fail_because_status_is_late_to_say_that_it_began(
     given(*done, JobScaling(reason="ScalingStart")).then(
         scaler, Record(ScaleSucceeded(request=R1, reason="ScalingOutSucceeded"))
     )
+
+
+def test_a_request_that_takes_a_part_waits_while_there_is_room_for_none_and_then_takes_those_that_came():
+    asked, *accepted = scaling_out(2, 3)
+    assert isinstance(asked, ScaleRequested)
+    assert asked.spec is not None
+    asked = replace(asked, spec=replace(asked.spec, partial=True))
+    waits = pods(*(worker(index, phase="Pending", ready=False, reason="Unschedulable") for index in (2, 3)))
+    story = [*a_running_job(), asked, *accepted, waits]
+    given(*story).then_nothing(scaler)
+    given(*story, pods(worker(2, version=20))).then(scaler, Record(published(2, 0, 1, 2, request=R1)))
+
+
+def test_a_job_by_capacity_grows_as_soon_as_its_queue_admits_one_of_several():
+    story = a_queued_job(2, elasticity=Elasticity())
+    given(*story, scale_out(2)).then_nothing(scaler)
+    accepted = ScaleAccepted(request=R1, kind="ScaleOut", added=(workers(2, 3),), deadline=60, drain=0)
+    more = admitted(size=3, version=60, ready=True)
+    given(*story, scale_out(2), more).then(scaler, Record(accepted))
