@@ -138,6 +138,19 @@ async def test_workers_make_room_for_their_launcher_down_to_the_minimum(world: W
     await world.until(lambda: len(world.pods()) == MOST + LAUNCHER, "the others are asked for again")
 
 
+async def test_a_place_that_was_given_back_counts_also_while_its_pod_still_ends(world: World):
+    world.room = 5
+    world.apply(TRAININGJOBS, a_job())
+    await world.until(lambda: training(world) == 5, "the first members")
+    world.lingering |= {pod.metadata["uid"] for pod in world.pods().values()}
+    await world.until(lambda: training(world) == 4, "one place is given back")
+    await world.pass_seconds(3 * SETTLE)
+    assert training(world) == 4
+    world.lingering.clear()
+    await world.running()
+    assert training(world) == 4
+
+
 async def test_a_job_keeps_as_few_pods_pending_as_it_says(world: World):
     world.room = 3 + LAUNCHER
     world.apply(TRAININGJOBS, a_job(maxPending=1, settleSeconds=0))

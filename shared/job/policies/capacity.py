@@ -116,7 +116,7 @@ def given_back(job: Job) -> SortedSet[Slot]:
     workers, listed = job.attempt.workers, job.listed_workers
     others = SortedSet(slot for slot in workers if slot.index not in listed)
     members = workers - others
-    more = len(members) > needed_workers(job) and _settled(job, elasticity)
+    more = len(members) > needed_workers(job) and _settled(job, elasticity) and not _comes_free(job, members)
     return others | [max(members)] if more else others
 
 
@@ -197,16 +197,16 @@ def _in_time(job: Job) -> list[PodView]:
 
 
 def starves(job: Job) -> bool:
-    """True if a job with elasticity holds places, fewer than its minimum, and there is no room for the others.
-
-    A pod of its own that still ends on a node that answers may be what the others wait for.
-    """
-    if job.elasticity is None:
-        return False
-    pods, lost = job.pods.views.values(), job.pods.lost
-    if any(pod.deleting and pod.node and occupies(pod) and pod.uid not in lost for pod in pods):
+    """True if a job with elasticity holds places, fewer than its minimum, and there is no room for the others."""
+    if job.elasticity is None or _comes_free(job, job.attempt.slots):
         return False
     if not any(map(finds_no_node, job.worker_pods().values())):
         return False
     placed = len(_placed(job))
     return placed < needed_workers(job) and (placed > 0 or began(job))
+
+
+def _comes_free(job: Job, staying: SortedSet[Slot]) -> bool:
+    """True while a pod of the job that goes holds a place on a node that answers: others may wait for just that."""
+    held = (pod for pod in job.pods.views.values() if pod.node and occupies(pod) and pod.uid not in job.pods.lost)
+    return any(pod.deleting or pod.slot not in staying for pod in held)
