@@ -68,6 +68,13 @@ def test_a_judgement_that_ran_out_unseen_did_not_run_out():
     assert clock.measure(KEY, (JUDGEMENT,), 61.0, at(61)) == ([], 60.0)
 
 
+def test_a_judgement_stands_still_while_facts_are_late_and_begins_afresh_after_them():
+    clock = a_clock()
+    clock.measure(KEY, (JUDGEMENT,), 0.0, at(0))
+    assert clock.measure(KEY, (JUDGEMENT,), 61.0, at(61), late=True)[0] == []
+    assert clock.measure(KEY, (JUDGEMENT,), 62.0, at(62)) == ([], 60.0)
+
+
 def test_sight_lost_and_found_is_told_once_each():
     clock = Clock()
     changes = [clock.note_watches(sees=sees) for sees in (False, True, True, False, False, True)]

@@ -238,6 +238,17 @@ def test_a_pod_whose_node_stays_after_all_is_no_longer_about_to_go(goes: Observe
     assert (end.reason, end.disrupted) == ("TrainingJobFailed", False), "it fails for its own fault"
 
 
+def test_a_node_that_was_deleted_while_no_watcher_looked_does_not_stay():
+    watching = a_watched_job(*HERE, LAUNCHER)
+    watching.cache.set_node("node-1", GOING)
+    watching.settle()
+    watching.restarted()
+    watching.show(a_resource(version=1))
+    watching.show_pods(*HERE, LAUNCHER)
+    assert watching.cache.nodes.listed
+    assert watching.settle() == []
+
+
 def test_a_pod_that_is_being_deleted_goes_whether_its_node_stays_or_not():
     watching = a_watched_job(*HERE, LAUNCHER)
     watching.cache.set_node("node-1", GOING)

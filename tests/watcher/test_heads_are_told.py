@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from services.watcher.asking import ASK_AGAIN_SECONDS, ENDS
 from services.watcher.shell import Watcher
 from shared.cluster import Resource
 from shared.cluster.kinds import PODS
@@ -61,6 +62,18 @@ async def test_a_lost_head_is_told_until_the_log_has_it_and_once(log: str, troub
     lost = {"log": log, "sequence": 5 if log == "another" else 1, "hash": "0" * 64}
     cluster.store.patch(TRAININGJOBS, NAMESPACE, "resnet", {"status": {"history": lost}}, subresource="status")
     await watched_with(cluster, trouble, "HistoryBroken")
+    assert cluster.kinds() == ["HistoryBroken"]
+
+
+async def test_a_log_that_ends_before_a_head_is_asked_again_before_that_is_believed():
+    cluster = Cluster()
+    cluster.store.create(TRAININGJOBS, NAMESPACE, a_training_job())
+    ahead = {"log": "memory", "sequence": 5, "hash": "0" * 64}
+    cluster.store.patch(TRAININGJOBS, NAMESPACE, "resnet", {"status": {"history": ahead}}, subresource="status")
+    async with cluster.watched():
+        await asyncio.sleep((ENDS - 1) * ASK_AGAIN_SECONDS - 0.5)
+        assert cluster.kinds() == [], "its leader may lag"
+        await cluster.quiet()
     assert cluster.kinds() == ["HistoryBroken"]
 
 

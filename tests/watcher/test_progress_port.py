@@ -26,6 +26,7 @@ from shared.cluster.objects import TokenReview
 from shared.errors import Refused, Transient
 from shared.frameworks.pods import AUDIENCE, path_of
 from shared.job.events.catalog import AnyEvent
+from shared.job.events.watcher import ProgressReported
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
 from shared.process.serving import Certificate
@@ -33,7 +34,7 @@ from shared.process.settings import HttpsPort
 from shared.runtime.run import Runtime
 from tests.kit.builders import a_running_job
 from tests.kit.histories import KEY as HISTORY_KEY
-from tests.kit.histories import stored
+from tests.kit.histories import a_history, stored
 
 pytestmark = pytest.mark.real_time
 
@@ -328,3 +329,13 @@ async def test_a_report_of_a_job_that_is_let_go_in_the_moment_of_its_turn_is_dro
     with capture_logs() as lines:
         await asyncio.sleep(0.01)
     assert lines == []
+
+
+def test_a_process_that_is_behind_another_one_does_not_go_backwards():
+    known = ProgressReported(pod=Uid("pod-0"), attempt=0, step=9)
+    job = a_history([*a_running_job(), known]).job
+    behind = b'{"trainerStatus": {"metrics": [{"name": "current_step", "value": "8"}]}}'
+    assert progress.events(job, progress.read(behind, Uid("pod-1"))) == []
+    (told,) = progress.events(job, progress.read(behind, Uid("pod-0")))
+    assert isinstance(told, ProgressReported)
+    assert told.backwards
