@@ -4,6 +4,7 @@ import os
 import shutil
 import sys
 import threading
+import time
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -171,6 +172,27 @@ async def test_a_long_history_goes_on_with_what_is_new(tab: Tab, address: str, m
     await tab.go(address + RESNET)
     await tab.until(f"{DRAWN} && {shown}.startsWith('{count + 1} of ')")
     assert await tab.run(texts) == went_on
+
+
+async def test_the_first_change_does_not_wait_as_long_as_the_first_drawing_took(
+    tab: Tab, address: str, memory: Memory, monkeypatch: pytest.MonkeyPatch
+):
+    memory.add("resnet", *a_running_job(2))
+    slow = [2.0]
+
+    def first_is_slow(*of: Any, **more: Any) -> Drawing:
+        time.sleep(slow.pop() if slow else 0)
+        return drawn(*of, **more)
+
+    monkeypatch.setattr("muster.page.following.drawn", first_is_slow)
+    await tab.go(address + RESNET)
+    await tab.until(DRAWN)
+    memory.add("resnet", JobFailed(reason="Crash", message="too hot"))
+    await tab.until("document.querySelector('.heading').textContent.includes('Failed')")
+    asked = "performance.getEntriesByType('resource').filter(({ name }) => name.includes('/resnet?'))"
+    times = "({ startTime, responseEnd }) => [startTime, responseEnd]"
+    (began, first), (second, _), *_ = await tab.run(f"{asked}.map({times})")
+    assert second - first < 2 * (first - began)
 
 
 async def test_keys_alone_reach_an_event_and_zoom(tab: Tab, address: str, memory: Memory):

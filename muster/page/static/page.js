@@ -132,8 +132,8 @@ function showJob() {
       if (drawing.report.job.uid && !uid) remember({ uid: drawing.report.job.uid });
       drawn = meant;
       tell();
-      // A long history takes its time: what comes meanwhile is shown together.
-      await new Promise((done) => setTimeout(done, 3 * (performance.now() - began)));
+      // What comes meanwhile is shown together; after the first drawing, which alone takes long, at once.
+      if (!first) await new Promise((done) => setTimeout(done, 3 * (performance.now() - began)));
     } catch (error) {
       say(error.message);
       await new Promise((done) => setTimeout(done, 2000));
