@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from hashlib import sha256
+from typing import Any
 
 import aiohttp
 import structlog
@@ -166,8 +167,12 @@ class TokenAccess:
     """A cluster by a token; what opens its connections has no credentials."""
 
     def __init__(self, place: Access, token: str) -> None:
-        self.url, self.options = place.url, place.options
+        self.url = place.url
         self._place, self._token = place, token
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        return self._place.options
 
     def open(self, requests: type[aiohttp.ClientRequest] = aiohttp.ClientRequest) -> aiohttp.ClientSession:
         return self._place.open(requests)
@@ -177,6 +182,9 @@ class TokenAccess:
 
     async def renew(self) -> None:
         raise Refused("the API server does not know this token: it may have expired", reason="Unauthorized")
+
+    async def trust(self) -> None:
+        await self._place.trust()
 
 
 class Viewer(Readable):

@@ -103,6 +103,7 @@ class _Access:
             )
             if value
         }
+        self._certificates = _certificates(configuration)
 
     def open(self, requests: type[aiohttp.ClientRequest] = aiohttp.ClientRequest) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
@@ -118,15 +119,13 @@ class _Access:
         )
 
     def _trust(self) -> ssl.SSLContext:
-        """The trusted authorities, and the client certificate if there is one.  Raises `OSError` for bad files."""
-        configuration = self._configuration
-        context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
-        if configuration.cert_file:
-            context.load_cert_chain(configuration.cert_file, configuration.key_file)
-        if not configuration.verify_ssl:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        return context
+        return _context(self._configuration)
+
+    def _use_certificates(self, configuration: Any) -> None:
+        """From now on no request uses a connection with other certificates than these.  Raises `OSError`."""
+        if (found := _certificates(configuration)) != self._certificates:
+            self.options = {**self.options, "ssl": _context(configuration)}
+            self._certificates = found
 
     async def headers(self) -> Mapping[str, str]:
         settings = await self._configuration.auth_settings()
@@ -152,18 +151,21 @@ class _PodAccess(_Access):
         except Refused as refusal:
             raise Transient(str(refusal)) from refusal
 
+    async def trust(self) -> None:
+        self._use_certificates(self._configuration)
+
 
 class _KubeconfigAccess(_Access):
     """A kubeconfig, or several, merged as kubectl merges them."""
 
     def __init__(self, paths: Sequence[str], named: str, configuration: Any, plugin: "_Plugin | None") -> None:
         """`named` is the context that is used; empty for the current one."""
-        super().__init__(configuration)
         self._paths = paths
         self._named = named
         self._plugin = plugin
         try:
             # Now: the files are deleted after loading.
+            super().__init__(configuration)
             self._context = super()._trust()
         except OSError as error:
             raise Refused(
@@ -196,10 +198,14 @@ class _KubeconfigAccess(_Access):
             try:
                 with tempfile.TemporaryDirectory() as folder:
                     fresh, self._plugin = await _load(self._paths, self._named, Path(folder))
-            except Refused as refusal:
+                    self._use_certificates(fresh)
+            except (Refused, OSError) as error:
                 # Another program may be writing the file at this moment.
-                raise Transient(str(refusal)) from refusal
+                raise Transient(str(error)) from error
             self._configuration.api_key = fresh.api_key
+
+    async def trust(self) -> None:
+        await self.renew()
 
 
 class _Plugin:
@@ -233,6 +239,23 @@ class _Plugin:
     def _failed(self, why: object) -> Transient:
         told = " ".join(str(why).split())
         return Transient(f"the credential plugin named in {os.pathsep.join(self._paths)} failed: {told}")
+
+
+def _certificates(configuration: Any) -> list[bytes]:
+    """The authorities, and the client's certificate with its key.  Raises `OSError`."""
+    files = (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
+    return [Path(file).read_bytes() if file else b"" for file in files]
+
+
+def _context(configuration: Any) -> ssl.SSLContext:
+    """The trusted authorities, and the client certificate if there is one.  Raises `OSError` for bad files."""
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, configuration.key_file)
+    if not configuration.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 def _client() -> Any:

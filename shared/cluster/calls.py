@@ -59,8 +59,10 @@ class Access(Protocol):
     """The address of the API server, and the credentials for it."""
 
     url: str
-    options: Mapping[str, Any]
-    """Further options of every request: a proxy, a TLS server name."""
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """Further options of every request: a proxy, a TLS server name, certificates that were renewed."""
 
     def open(self, requests: type[aiohttp.ClientRequest] = aiohttp.ClientRequest) -> aiohttp.ClientSession:
         """A new session that trusts the cluster's certificates, for requests of this class."""
@@ -70,6 +72,9 @@ class Access(Protocol):
 
     async def renew(self) -> None:
         """Read the credentials again after the server has rejected them."""
+
+    async def trust(self) -> None:
+        """Read the authorities again after the server's certificate was not trusted: the cluster may have new ones."""
 
 
 class Answered(NamedTuple):
@@ -267,7 +272,11 @@ class Caller:
     ) -> aiohttp.ClientResponse:
         credentials = await self._access.headers()
         try:
-            response = await self._request(method, url, timeout, body, {**headers, **credentials})
+            try:
+                response = await self._request(method, url, timeout, body, {**headers, **credentials})
+            except aiohttp.ClientConnectorCertificateError:
+                await self._access.trust()
+                response = await self._request(method, url, timeout, body, {**headers, **credentials})
         except (aiohttp.ClientError, OSError):
             self._answered(method, "error")
             raise

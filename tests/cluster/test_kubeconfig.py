@@ -16,8 +16,10 @@ import yaml
 
 from shared.cluster import access
 from shared.cluster.access import find_cluster
+from shared.cluster.kube import KubeCluster
 from shared.cluster.kubeconfig import current_context
 from shared.errors import Refused, Transient
+from shared.eventlog.tls import Tls
 from tests.security.authority import Authority
 
 PLUGIN_VERSION = "client.authentication.k8s.io/v1"
@@ -145,20 +147,76 @@ async def test_the_certificate_of_a_plugin_proves_who_we_are_at_every_start(
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
+async def test_a_certificate_that_is_no_longer_accepted_is_read_again(tmp_path: Path):
+    authority = Authority(tmp_path)
+    server, old, new = (authority.issue(name) for name in ("server", "old", "new"))
+    async with a_server_that_asks_for_certificates(authority, server, accepts="new") as (url, seen):
+        cluster = {"server": url, "certificate-authority": str(authority.path)}
+
+        def written(mine: Tls) -> Path:
+            user = {"client-certificate": str(mine.certificate), "client-key": str(mine.key)}
+            return Path(write(tmp_path / "config", cluster=cluster, user=user, **{"current-context": "it"}))
+
+        client = await KubeCluster.connect(written(old))
+        with pytest.raises(Transient, match="401"):
+            await client.ask("/version", what="ask")
+        written(new)
+        await asyncio.sleep(access.RENEWAL_PAUSE_SECONDS)
+        await client.ask("/version", what="ask")
+        await client.close()
+    assert seen == ["old", "old", "old", "new"]
+
+
+async def test_a_pod_trusts_the_new_authority_of_its_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    token, trusted = tmp_path / "token", tmp_path / "ca.crt"
+    token.write_text("mine")
+    monkeypatch.setattr("kubernetes.aio.config.incluster_config.SERVICE_TOKEN_FILENAME", str(token))
+    monkeypatch.setattr("kubernetes.aio.config.incluster_config.SERVICE_CERT_FILENAME", str(trusted))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    before, after = Authority(tmp_path / "before"), Authority(tmp_path / "after")
+    trusted.write_bytes(before.path.read_bytes())
+    served = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+
+    def serve_by(authority: Authority) -> None:
+        mine = authority.issue("server")
+        assert mine.certificate is not None
+        served.load_cert_chain(mine.certificate, mine.key)
+
+    serve_by(before)
+    server = await asyncio.start_server(answered, "127.0.0.1", 0, ssl=served)
+    async with server:
+        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(server.sockets[0].getsockname()[1]))
+        client = await KubeCluster.connect()
+        await client.ask("/version", what="ask")
+        serve_by(after)
+        with pytest.raises(Transient, match="not trusted"):
+            await client.ask("/version", what="ask")
+        trusted.write_bytes(after.path.read_bytes())
+        await client.ask("/version", what="ask")
+        await client.close()
+
+
+async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, status: str = "200 OK") -> None:
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode())
+    await writer.drain()
+    writer.close()
+
+
 @asynccontextmanager
-async def a_server_that_asks_for_certificates(authority: Authority, mine: Any) -> AsyncIterator[tuple[str, list[str]]]:
-    """It answers 200 to everything; each client's name is added to the list."""
+async def a_server_that_asks_for_certificates(
+    authority: Authority, mine: Any, *, accepts: str = ""
+) -> AsyncIterator[tuple[str, list[str]]]:
+    """It answers 200 to everything, or 401 to others than it `accepts`; each client's name is added to the list."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority.path))
     context.load_cert_chain(mine.certificate, mine.key)
     context.verify_mode = ssl.CERT_REQUIRED
     seen: list[str] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
         seen.append(dict(pair[0] for pair in writer.get_extra_info("peercert")["subject"])["commonName"])
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-        await writer.drain()
-        writer.close()
+        await answered(reader, writer, "200 OK" if accepts in ("", seen[-1]) else "401 Unauthorized")
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
     async with server:
