@@ -120,6 +120,16 @@ class RawClient(Client):
             raise _Distrusted("the server offers no TLS, and this service requires it")
         return super()._connect_command()
 
+    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
+        """Forget addresses that the servers no longer tell: pods leave theirs behind, and nats-py would try each."""
+        if told := info.get("connect_urls"):
+            self._server_pool = [
+                known
+                for known in self._server_pool
+                if not known.discovered or known is self._current_server or known.uri.netloc in told
+            ]
+        await super()._process_info(info, initial_connection)
+
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
         handler = self._handlers.get(sid)
         if handler is None:

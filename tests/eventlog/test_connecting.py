@@ -1,6 +1,7 @@
 """Connecting to the log and leaving it: no secret is told, and no trouble keeps us."""
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -100,3 +101,37 @@ async def test_a_connection_that_breaks_under_a_write_is_trouble(tmp_path: Path,
         await stop()
         monkeypatch.undo()
         await connection.close()
+
+
+async def test_an_address_that_the_servers_no_longer_tell_is_forgotten():
+    """A pod of NATS that is made again has another address: the old ones would be tried for ever, five seconds each."""
+    told = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(a_greeting("10.0.0.1:4222", "10.0.0.2:4222"))
+        while line := await reader.readline():
+            if line.startswith(b"PING"):
+                writer.write(b"PONG\r\n")
+                if not told.is_set():
+                    continue
+                writer.write(a_greeting("10.0.0.2:4222", "10.0.0.3:4222"))
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        mine = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        connection = await Connection.open(f"nats://{mine}", name="watcher", user="watcher", patience=5)
+        assert known_to(connection) == {mine, "10.0.0.1:4222", "10.0.0.2:4222"}
+        told.set()
+        async with asyncio.timeout(READY):
+            while "10.0.0.3:4222" not in known_to(connection):
+                await asyncio.sleep(0.01)
+        assert known_to(connection) == {mine, "10.0.0.2:4222", "10.0.0.3:4222"}
+        await connection.close()
+
+
+def a_greeting(*others: str) -> bytes:
+    return b"INFO " + json.dumps({"max_payload": 1048576, "headers": True, "connect_urls": others}).encode() + b"\r\n"
+
+
+def known_to(connection: Connection) -> set[str]:
+    return {server.netloc for server in connection._client.servers}

@@ -27,6 +27,7 @@ DROPPED = "shared/cluster/connections.py: a connection that is given up would wa
 RAW = "shared/eventlog/client.py: events would go through queues of nats-py, which drop them without a word when full"
 UNSENT = "shared/eventlog/client.py: an append could be sent after its caller was told that it was not"
 TLS = "shared/eventlog/client.py: a password could be sent to a server that did not prove who it is"
+TOLD = "shared/eventlog/client.py: addresses of servers that are gone would be tried for ever"
 LEFT = "shared/eventlog/client.py: sockets of failed attempts would stay open"
 EXPIRY = "shared/eventlog/client.py: no warning would come before the certificate of the log's server expires"
 
@@ -40,6 +41,7 @@ EXPIRY = "shared/eventlog/client.py: no warning would come before the certificat
         (aiohttp.ClientResponse, "close", ["self"], DROPPED),
         (aiohttp.ClientResponse, "release", ["self"], DROPPED),
         (Client, "_process_msg", ["self", "sid", "subject", "reply", "data", "headers"], RAW),
+        (Client, "_process_info", ["self", "info", "initial_connection"], TOLD),
         (Client, "_connect_to_server", ["self", "s"], LEFT),
         (Client, "_connect_command", ["self"], TLS),
         (Client, "ssl_context", None, TLS),
@@ -56,6 +58,7 @@ def test_what_muster_overrides_is_still_called_so(owner: type, name: str, parame
     [
         ("_pending", list, UNSENT),
         ("_pending_data_size", int, UNSENT),
+        ("_server_pool", list, TOLD),
         ("_transport", type(None), LEFT),
         ("_server_info", dict, TLS),
         ("options", dict, LEFT),
