@@ -54,7 +54,7 @@ _SLOWEST_RECONNECT = 2.0
 _API = "$JS."
 _NO_RESPONDER = {
     True: "the server has no JetStream; enable it in the server's configuration (`jetstream {}`)",
-    False: "no stream takes this subject; run `muster setup`",
+    False: "no stream takes this subject: most of its servers are away, or there is none; then run `muster setup`",
 }
 """Why there is no responder: for a request of the JetStream API (True), or for a publish."""
 _DENIED = re.compile(r'permissions violation for (?P<verb>publish|subscription)[^"]*"(?P<subject>[^"]*)"')

@@ -80,6 +80,21 @@ async def test_a_server_that_stands_still_is_soon_left_for_another(tmp_path: Pat
                     await log.append(a_decision(number=2, job="bert"), expect=0)
 
 
+async def test_a_log_without_most_of_its_servers_is_said_to_be_so(tmp_path: Path):
+    async with NatsCluster(tmp_path) as cluster, connected(cluster, patience=1) as log:
+        await log.append(a_decision(number=1), expect=0)
+        for server in [*cluster.servers.values()][1:]:
+            server.kill()
+
+        async def told() -> bool:
+            with pytest.raises(Transient) as trouble:
+                await log.append(a_decision(number=2, job="bert"), expect=0)
+            return "most of its servers are away" in str(trouble.value)
+
+        async with asyncio.timeout(READY):
+            await until(told)
+
+
 async def test_a_lost_connection_is_not_sought_where_it_was(nats_cluster: NatsCluster):
     async with connected(nats_cluster) as log:
         servers = [Server(urlparse(server.url)) for server in nats_cluster.servers.values()]
