@@ -147,6 +147,11 @@ DENIED = "Denied"
 WEBHOOK_FAILED = "WebhookFailed"
 NO_WEBHOOK = "failed calling webhook"
 """In the 500 of an API server whose webhook does not answer: it is about this object, not about the server."""
+INTERNAL_ERROR = "InternalError"
+"""The reason of an API server that fails on an object: a webhook's patch does not apply to it, say.
+
+Proxies and a store that is away give other reasons.
+"""
 
 
 def unknown_fields(message: str) -> list[str]:
@@ -174,6 +179,10 @@ def trouble(status: Status, what: str, *, method: str = "GET") -> Trouble:
     if code in (408, 429) or (code >= 500 and code != 501):
         if NO_WEBHOOK in status.message:
             return Transient(message, reason=WEBHOOK_FAILED, words=status.message)
+        if method == "POST" and status.reason == INTERNAL_ERROR:
+            return Transient(
+                message, retry_after=status.retry_after or None, reason=INTERNAL_ERROR, words=status.message
+            )
         return Transient(message, retry_after=status.retry_after or None)
     if code == 403 and UNKNOWN_OWNER in status.message:
         return Transient(message)

@@ -229,6 +229,7 @@ REFUSALS = {
     "Denied": Reason("a policy, a webhook, Pod Security, a LimitRange, … stands against it"),
     FRAMEWORK_FAILED: Reason("the package of this kind of job failed, or gave a wrong answer"),
     "Forbidden": Reason("a right is missing"),
+    "InternalError": Reason("the API server failed on the object"),
     "Invalid": Reason("the API server does not take the object as it is", final=FINAL),
     "LabelsChanged": Reason(
         "an object of the job lacks Muster's labels: they were changed, or another operator made it"
@@ -346,7 +347,7 @@ CATALOGUE: Mapping[str, Mapping[str, Reason]] = {
 }
 """By what it is about; a word may stand in two parts with a sentence for each."""
 
-_OUTCOMES = {NAME_HELD: "waits", "WebhookFailed": "fails"}
+_OUTCOMES = {NAME_HELD: "waits", "InternalError": "fails", "WebhookFailed": "fails"}
 """What becomes of an effect for these reasons; for all others it is refused."""
 
 _EXPLAINED = (ENDS, PODS, DISRUPTIONS, REFUSALS, HISTORIES)

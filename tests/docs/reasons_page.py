@@ -15,8 +15,8 @@ PAGE = """\
 
 Every condition, Kubernetes Event and decision has a reason: the same word in the status, the log, the metrics and
 `muster why`. `make pages` writes this page. `<kind>` is the kind of the job.
-**Bold**: neither time nor another try changes it; a person has to.
-Reasons that are not listed, such as `NoContainers` of a spec, come with a message that explains them.
+**Bold**: only a person can change it.
+Reasons not listed, such as `NoContainers` of a spec, come with an explanation.
 
 {parts}
 """

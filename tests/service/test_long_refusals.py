@@ -5,6 +5,7 @@ Once that has lasted for ten seconds the job says so, once, and it goes on by it
 
 import pytest
 
+from shared.cluster.answers import Status, trouble
 from shared.cluster.kinds import PODS
 from shared.errors import Transient
 from shared.frameworks.scale_requests import SCALEOUTS
@@ -107,10 +108,31 @@ async def test_a_webhook_that_is_away_is_named_after_ten_seconds_and_the_job_goe
     assert world.kubernetes_events().count(("WebhookFailed", "resnet")) == 2
 
 
-@pytest.mark.parametrize("trouble", [Transient("timeout"), Transient("503 ServiceUnavailable", retry_after=1)])
-async def test_an_api_server_that_is_away_is_no_news_of_each_job(world: World, trouble: Transient):
+async def test_an_api_server_that_fails_on_a_pod_is_told_with_its_words(world: World):
+    # A webhook's patch that does not apply, a quota that is not counted in time: each answer is about this pod.
+    words = "Internal error occurred: jsonpatch add operation does not apply: doc is missing path: /spec/volumes/-"
+    answer = Status(code=500, reason="InternalError", message=words)
+
+    def broken(before: object, after: object) -> None:
+        if before is None:
+            raise trouble(answer, "create Pod", method="POST")
+
+    world.store.admit(PODS, broken)
+    world.apply(TRAININGJOBS, a_training_job(workers=2))
+    await world.pass_seconds(12)
+    assert told(world) == f"CreatePod fails: {words}"
+    await world.pass_seconds(3_600)
+    assert world.count("EffectRefused") < 9
+    world.store.admit(PODS, lambda before, after: None)
+    await world.pass_seconds(LONGEST_EFFECT_SECONDS)
+    await world.running()
+    assert reasons(world) == []
+
+
+@pytest.mark.parametrize("failure", [Transient("timeout"), Transient("503 ServiceUnavailable", retry_after=1)])
+async def test_an_api_server_that_is_away_is_no_news_of_each_job(world: World, failure: Transient):
     def silent(before: object, after: object) -> None:
-        raise trouble
+        raise failure
 
     world.store.admit(PODS, silent)
     world.apply(TRAININGJOBS, a_training_job(workers=2))

@@ -167,6 +167,12 @@ async def a_webhook_that_breaks_the_pod(site: Site) -> Answer:
     return await site.refused()
 
 
+async def a_webhook_with_a_patch_for_another_pod(site: Site) -> Answer:
+    site.patch = [{"op": "add", "path": "/spec/affinity/nodeAffinity", "value": {}}]
+    await site.webhook(plural="mutating")
+    return await site.refused()
+
+
 async def a_slow_webhook(site: Site) -> Answer:
     site.seconds = 2.0
     await site.webhook(seconds=1)
@@ -254,6 +260,7 @@ SITUATIONS: dict[str, Callable[[Site], Awaitable[Answer]]] = {
     "a webhook denies with 429": by_webhook(code=429, reason="TooManyRequests", message="not today"),
     "a webhook denies with 500": by_webhook(code=500, reason="InternalError", message="not today"),
     "a webhook breaks the pod": a_webhook_that_breaks_the_pod,
+    "a webhook's patch does not apply": a_webhook_with_a_patch_for_another_pod,
     "a webhook is down": no_webhook,
     "a webhook has no Service": no_service_of_a_webhook,
     "a webhook is slow": a_slow_webhook,

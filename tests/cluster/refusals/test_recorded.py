@@ -38,6 +38,7 @@ OUTCOMES = {
     "a webhook denies with 429": ("waits", "Denied", ""),
     "a webhook denies with 500": ("waits", "Denied", ""),
     "a webhook breaks the pod": ("waits", "Denied", "spec.containers[1].image"),
+    "a webhook's patch does not apply": ("tries", "InternalError", ""),
     "a webhook is down": ("tries", "WebhookFailed", ""),
     "a webhook has no Service": ("tries", "WebhookFailed", ""),
     "a webhook is slow": ("tries", "WebhookFailed", ""),
