@@ -45,6 +45,9 @@ ANNOUNCED_SECONDS = 30.0
 MOST_CLEARED = 10_000
 """As many jobs are remembered of which the bucket has nothing; before a seal it is asked again about others."""
 
+NOT_YET = 0
+"""In place of the sequence of a job that is gone, while the bucket is cleared of it."""
+
 LONGEST_MESSAGE = 1024
 """The most bytes of an Event's message (Kubernetes API, of events with an eventTime)."""
 
@@ -220,10 +223,14 @@ class Status:
             if (head := await astray(self._heads, runtime.eventlog, history)) is not None:
                 log_lines.unproven(history, head)
                 return
-            await self._checkpoints.remove(history.job)
-            self._cleared[key] = gone
+            # A write that ends meanwhile takes this away: it may have come after its entry was removed.
+            self._cleared[key] = NOT_YET
             if len(self._cleared) > MOST_CLEARED:
                 del self._cleared[next(iter(self._cleared))]
+            await self._checkpoints.remove(history.job)
+            if key not in self._cleared:
+                return
+            self._cleared[key] = gone
             runtime.wake(key)
 
         await self._insist(remove)

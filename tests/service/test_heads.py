@@ -193,6 +193,36 @@ async def test_nothing_is_kept_of_a_job_that_is_cleared_away_while_its_entry_is_
         assert kept_of(world) == set()
 
 
+async def test_an_entry_that_is_written_between_two_removals_of_a_job_is_removed_too(monkeypatch: pytest.MonkeyPatch):
+    asked, over = asyncio.Event(), asyncio.Event()
+    put, delete, uid = MemoryBucket.put, MemoryBucket.delete, ""
+
+    async def slow(bucket: MemoryBucket, key: str, value: bytes, *, expect: int | None = None) -> int:
+        if key == uid and not asked.is_set():
+            asked.set()
+            await over.wait()
+            expect = None
+        return await put(bucket, key, value, expect=expect)
+
+    async def between(bucket: MemoryBucket, key: str, *, expect: int | None = None) -> None:
+        await delete(bucket, key, expect=expect)
+        if key == uid and not over.is_set():
+            over.set()
+            await asyncio.sleep(1)
+
+    async with World() as world:
+        uid = (await world.trains(workers=1)).metadata["uid"]
+        await world.quiet()
+        monkeypatch.setattr(MemoryBucket, "put", slow)
+        monkeypatch.setattr(MemoryBucket, "delete", between)
+        world.exit_codes["resnet-launcher"] = 0
+        await world.until(asked.is_set)
+        world.delete(TRAININGJOBS, "resnet")
+        await world.until(over.is_set)
+        await world.pass_seconds(10)
+        assert kept_of(world) == set()
+
+
 async def test_nothing_is_kept_beside_the_log_of_a_request_that_is_gone_while_its_job_lives(world: World):
     await world.trains(workers=1)
     request = world.apply(SCALEOUTS, a_scale_out(1)).metadata["uid"]
