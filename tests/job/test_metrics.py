@@ -124,6 +124,14 @@ def test_a_life_is_counted_once():
     assert phases(found) == {}
 
 
+def test_an_end_after_the_end_is_not_counted():
+    ends = JobSucceeded(reason="TrainingJobSucceeded"), JobFailed(reason="LauncherFailed")
+    for first, second in (ends, ends[::-1]):
+        found = measured(*a_running_job(), first, first, second)
+        counts = [found[f"muster_jobs_{what}_total"][PLACE] for what in ("successful", "failed")]
+        assert counts == ([1, 0] if first is ends[0] else [0, 1])
+
+
 def test_a_failure_and_the_attempts_before_it():
     found = measured(
         *a_running_job(),

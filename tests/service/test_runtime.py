@@ -328,7 +328,8 @@ class TestAppending:
             await until(lambda: stage.history().job.attempt.number == 1, "the restart", seconds=0.1)
             assert [expect for _, expect in stage.line.attempts] == [0, 3]
 
-    async def test_a_log_that_no_longer_has_what_was_read_ends_the_process(self):
+    @pytest.mark.parametrize("left", [0, 1], ids=["nothing", "an earlier event"])
+    async def test_a_log_that_no_longer_has_what_was_read_ends_the_process(self, left: int):
         stage = Stage(Small(restarting(2)))
         running = asyncio.create_task(stage.runtime.run())
         await until(lambda: stage.runtime.current, "the fold")
@@ -338,10 +339,11 @@ class TestAppending:
         stage.service.decide = restarting(3)  # type: ignore[method-assign]
         stage.runtime.wake(ONE)
         last, lacks = stage.journal.last, cycle([True, True, False])
-        stage.journal.last = lambda scope, behind=0: None if next(lacks) else last(scope)  # type: ignore[method-assign]
+        rest = stage.journal.events[0] if left else None
+        stage.journal.last = lambda scope, behind=0: rest if next(lacks) else last(scope)  # type: ignore[method-assign]
         await asyncio.sleep(12)
         assert not running.done(), "the log has it, a leader that lags answers, and others may be writing"
-        stage.journal.last = lambda scope, behind=0: None  # type: ignore[method-assign]
+        stage.journal.last = lambda scope, behind=0: rest  # type: ignore[method-assign]
         await until(running.done, "the end")
         with pytest.raises(Refused, match=r"no longer has the event \d+, which this service has read") as ended:
             await running

@@ -179,9 +179,10 @@ async def test_a_group_that_hangs_after_a_scaling_is_stalled(world: World):
     assert stalls(world) == 1
 
 
-async def test_a_wrong_annotation_is_told_and_has_no_effect(world: World):
+@pytest.mark.parametrize("on_stall", ["explode", "restart"])
+async def test_a_wrong_annotation_is_told_and_has_no_effect(world: World, on_stall: str):
     job = a_training_job(workers=1)
-    job["metadata"]["annotations"] = {STALL_TIMEOUT: "soon", ON_STALL: "explode"}
+    job["metadata"]["annotations"] = {STALL_TIMEOUT: "soon", ON_STALL: on_stall}
     world.apply(TRAININGJOBS, job)
     await world.running()
     spec = world.job().spec

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from services.watcher.core.lists import question
 from services.watcher.shell import Watcher
 from shared.cluster.kinds import PODS
 from shared.errors import Transient
@@ -44,6 +45,13 @@ def watching_a_job_without_its_launcher() -> Watching:
 
 def test_nothing_is_said_of_it_before_the_job_was_asked_for():
     assert watching_a_job_without_its_launcher().seen() == []
+
+
+def test_nothing_is_asked_while_the_watch_of_pods_lags_behind_the_log():
+    watching = watching_a_job_without_its_launcher()
+    assert question(watching.job(), watching.cache) is not None
+    watching.cache.pods.version = watching.job().pods.views[UID].version - 1
+    assert question(watching.job(), watching.cache) is None
 
 
 def test_it_is_lost_when_its_job_is_still_there():
