@@ -88,6 +88,8 @@ RETAIN_SECONDS = 60.0
 DAY_SECONDS = 86_400.0
 MOST_REMOVED = 1_000
 """The most histories that one such look removes for their age."""
+MOST_TOLD = 100
+"""The most foreign messages of the archive that are told once; with more they are told again."""
 
 _OF_ONE_HISTORY = ("TooLarge", "Invalid")
 """The refusals that are about the history; any other one is about the archive or this process."""
@@ -131,6 +133,8 @@ class Archiver:
         self._looked = 0.0
         self._followed = asyncio.Event()
         """Set once every seal was noted that the log had at the start."""
+        self._told = set[str]()
+        """The messages of the archive that are no part of it, as they were told."""
         self._retained: dict[str, int] = {}
         """By namespace, the sequence of the archive up to which everything is younger or of another namespace."""
 
@@ -247,7 +251,9 @@ class Archiver:
         left = 0 < first < sealed.sequence
         copy = await kept(self._log.archive, subject, sealed.seal)
         if copy.fault is None and left:
-            await self._store(sealed, subject)
+            if not await self._store(sealed, subject):
+                self._let_go(sealed)
+                return
             copy = await kept(self._log.archive, subject, sealed.seal)
         if (fault := copy.fault) is None:
             words = "the archive does not have what was stored" if left else "neither the log nor the archive has it"
@@ -263,7 +269,8 @@ class Archiver:
         sealed.kept, sealed.first, sealed.purged = True, copy.first, not left
         sealed.trouble, sealed.tries = "", 0
 
-    async def _store(self, sealed: Sealed, subject: str) -> None:
+    async def _store(self, sealed: Sealed, subject: str) -> bool:
+        """Store the history; False for a seal that a person disowned, since it does not fit: the history goes on."""
         packing, ends = Packing(), False
 
         def took(stored: Stored) -> None:
@@ -274,6 +281,8 @@ class Archiver:
 
         check = await check_of_log(self._log, sealed.key, sealed.sequence, took)
         if fault := check.fault(sealed.seal):
+            if check.disowned:
+                return False
             raise ValueError(f"the log differs from the seal: {fault}")
         if not ends:
             # A server that lags answered: a copy without the seal's own event is not the whole.
@@ -282,6 +291,17 @@ class Archiver:
         self._figures.done.add("archived")
         if self._grown is not None:
             self._grown.add(sealed.key.namespace)
+        return True
+
+    def _let_go(self, sealed: Sealed) -> None:
+        """A later seal, if there is one, ends this history; this one leaves the log with that."""
+        log.info("a seal counts for nothing", job=str(sealed.key), seal=sealed.sequence)
+        sealed.purged = True
+        self._leave(sealed)
+
+    def _leave(self, sealed: Sealed) -> None:
+        self.sealed.pop(sealed.sequence, None)
+        self._open.pop(sealed.sequence, None)
 
     async def _copy_people(self, sealed: Sealed, subject: str) -> None:
         """Copy who made its changes, a day's together, each for the rest of the first one's time."""
@@ -318,8 +338,7 @@ class Archiver:
                 sealed.again = now + LONGEST_PAUSE_SECONDS
                 return
         await self._purge(sealed, max(end, sealed.sequence) + 1)
-        self.sealed.pop(sealed.sequence, None)
-        self._open.pop(sealed.sequence, None)
+        self._leave(sealed)
 
     async def _retain(self) -> None:
         try:
@@ -351,7 +370,7 @@ class Archiver:
                     removed = await archive.keep(subject, most)
                 else:
                     removed = await archive.purge(ARCHIVE, subject, min(stay))
-                async with aclosing(archive.parts(subject)) as rest:
+                async with aclosing(archive.parts(subject, foreign=self._foreign)) as rest:
                     async for part in rest:
                         if part.number <= 1:
                             # Who made the changes of a history was stored after it.
@@ -369,13 +388,19 @@ class Archiver:
             if days and (not self._namespace or namespace in ("", self._namespace)):
                 await self._remove_old(namespace, days)
 
+    def _foreign(self, refusal: Refused) -> None:
+        """It is stepped over: it would keep all that comes behind it for ever."""
+        if (why := str(refusal)) not in self._told:
+            log.warning("not a part of the archive", why=why)
+            self._told = {*self._told, why} if len(self._told) < MOST_TOLD else {why}
+
     async def _remove_old(self, namespace: str, days: int) -> None:
         if (now := self._log.now()) is None:
             return
         after, removed, seen = self._retained.get(namespace, 0), 0, True
         stay = {archived_as(each.key) for each in self.sealed.values()}
         subject = archived_under(self._namespace or namespace or "*")
-        async with aclosing(self._log.archive.parts(subject, after)) as parts:
+        async with aclosing(self._log.archive.parts(subject, after, self._foreign)) as parts:
             async for part in parts:
                 if datetime.fromisoformat(part.time).timestamp() > now - days * DAY_SECONDS or removed >= MOST_REMOVED:
                     break

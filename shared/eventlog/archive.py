@@ -6,7 +6,7 @@ one message without lines.
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import suppress
 from hashlib import sha256
 from itertools import chain
@@ -38,14 +38,23 @@ class Archive:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def parts(self, subject: str, after: int = 0) -> AsyncGenerator[Part, None]:
+    async def parts(
+        self, subject: str, after: int = 0, foreign: Callable[[Refused], object] | None = None
+    ) -> AsyncGenerator[Part, None]:
         """The messages under a subject, or a filter, in order; none without an archive.
 
-        Raises `Refused(reason="Invalid")` for a message that is no part of it.
+        `foreign` is told of a message that is no part of it; without that raises `Refused(reason="Invalid")` for one.
         """
         while (found := await self._next(subject, after)) is not None:
             after = found.seq
-            yield _part(found)
+            try:
+                part = _part(found)
+            except Refused as refusal:
+                if foreign is None:
+                    raise
+                foreign(refusal)
+                continue
+            yield part
 
     async def extent(self) -> Extent:
         with accepting("NotSetUp"):

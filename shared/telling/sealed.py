@@ -12,8 +12,10 @@ import msgspec
 from shared.errors import Refused, Transient, accepting
 from shared.eventlog import EventLog, ReadableArchive, Stored
 from shared.eventlog.parts import Part, Seal, seal_of
-from shared.eventlog.subject import SEALED, archived_under, people_of
+from shared.eventlog.subject import SEALED, archived_under, people_of, split
 from shared.frameworks.kinds import Kinds
+from shared.job.events.catalog import AUTHORS, Malformed, UnknownEvent, read_event
+from shared.job.events.event import EventDisowned
 from shared.job.fold import Histories, History, closed
 from shared.job.naming import JobKey, history_filters, key_archived, subject_of
 from shared.telling.reading import (
@@ -44,6 +46,12 @@ class Check:
 
     def __init__(self, key: JobKey) -> None:
         self._history = History(key)
+        self.disowned = False
+        """True once an administrator disowned the seal, which may be one that does not fit."""
+
+    @property
+    def begun(self) -> bool:
+        return bool(self._history.count)
 
     def fold(self, stored: Stored) -> None:
         self._history.fold(stored)
@@ -140,11 +148,13 @@ async def check_of_log(
     check = Check(key)
 
     def fold(stored: Stored) -> None:
-        if stored.sequence > sequence or (is_seal(stored) and stored.sequence < sequence):
-            return
-        took(stored)
-        if stored.sequence < sequence:
-            check.fold(stored)
+        if stored.sequence > sequence:
+            check.disowned = check.disowned or disowns(stored) == sequence
+        elif check.begun or not is_seal(stored):
+            # An earlier seal with its events before it is one that does not fit: the history goes on behind it.
+            took(stored)
+            if stored.sequence < sequence:
+                check.fold(stored)
 
     await fold_to_end(log, fold, history_filters(key))
     return check
@@ -210,6 +220,15 @@ async def _archived(log: EventLog, newest: Part) -> AsyncGenerator[list[Stored],
             yield together(batch, rest[:at])
             del rest[:at]
     yield rest
+
+
+def disowns(stored: Stored) -> int:
+    """The sequence of the event that this one says counts for nothing; 0 if it is another fact."""
+    _, author, tag = split(stored.subject)
+    with suppress(UnknownEvent, Malformed):
+        if author in AUTHORS[EventDisowned] and isinstance(event := read_event(stored.body, tag), EventDisowned):
+            return event.sequence
+    return 0
 
 
 class InLog(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,11 @@ import msgspec
 import nats
 import pytest
 import typer
+from structlog.testing import capture_logs
 
 from muster import archive as commands
 from muster import usage
-from muster.history import Part, job_events, lines
+from muster.history import Part, disowned, job_events, lines
 from services.archive import archiving
 from services.archive.archiving import ArchiveFigures, Archiver
 from services.history.answers import Answers
@@ -417,6 +419,22 @@ async def test_retention_takes_nothing_whose_seal_the_log_has(nats_server: NatsS
         assert await kept(log, namespace) == 0
 
 
+async def test_retention_steps_over_a_foreign_message_and_tells_it_once(nats_server: NatsServer):
+    namespace = a_namespace()
+    async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
+        foreign = archived_under(namespace, "other", "u-9")
+        await mine.archive._publish(foreign, b"hello", {wire.MESSAGE_ID: namespace}, 0)
+        for uid in ("u-1", "u-2"):
+            await a_sealed_life(log, a_key(namespace, uid=uid))
+        with capture_logs() as lines:
+            made, now = await archive(mine, namespace, seals=0, most={"": 9}, days={"": 1}), mine.now() or 0.0
+            mine.now = lambda: now + 2 * 86_400  # type: ignore[method-assign]
+            await made.turn(lambda: True)
+            await made.retain()
+        assert [part async for part in log.archive.parts(archived_under(namespace), 0, str)] == []
+        assert [line["event"] for line in lines].count("not a part of the archive") == 1
+
+
 @pytest.mark.parametrize(("marks", "most"), [(1, 2), (3, 3)])
 async def test_a_mark_of_a_forgotten_history_takes_no_place_of_one_whose_seal_the_log_has(
     nats_server: NatsServer, marks: int, most: int
@@ -489,6 +507,29 @@ async def test_an_archiver_that_was_stopped_after_it_looked_doubles_nothing(
         monkeypatch.setattr(mine, "parts", then_stopped)
         await mine.store(subject, seal, [gzip.compress(b"one\n")], "{}")
         assert len([part async for part in other.parts(subject)]) == 1
+
+
+async def test_a_history_whose_first_seal_a_person_disowned_is_archived_with_its_next_seal(nats_server: NatsServer):
+    key = a_key(namespace := a_namespace())
+    async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
+        await (life := Life(log, key)).live()
+        wrong = await life.seal(hash="0" * 64)
+        made = await archive(mine, namespace)
+        assert [sealed.trouble != "" for sealed in made.sealed.values()] == [True]
+        await disowned(log, wrong.sequence, "a stolen password", "by-a-person", datetime.now(UTC))
+        for stored in (await read_to_end(log, *history_filters(key)))[len(life.events) :]:
+            life.history.fold(stored)
+        assert not life.history.held
+        right = await life.seal()
+        before = await told(log, namespace)
+        for sealed in made.sealed.values():
+            sealed.again = 0.0
+        made.note(right)
+        await made.turn(lambda: True)
+        assert [*made.sealed] == [right.sequence]
+        assert await left(log, key) == [right.sequence]
+        assert await told(log, namespace) == before
+        await commands.verify(settings_of(nats_server, "reader"), None, namespace)
 
 
 @pytest.mark.parametrize("seconds", [0.0, 1.6], ids=["at once", "after a second"])
