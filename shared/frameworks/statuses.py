@@ -14,7 +14,7 @@ from shared.job.conditions import Condition
 from shared.job.events.event import At
 from shared.job.policies import replacement
 from shared.job.spec import PASSING, waits_for_turn
-from shared.job.state import Job
+from shared.job.state import Job, running_pods
 from shared.job.views import occupies
 
 
@@ -52,12 +52,11 @@ def counts(job: Job, role: str) -> Document:
 
     While a job is being suspended, every pod that has not ended counts as active: a queue gives its quota back by that.
     """
-    tally, slots = job.attempt.tallies.get(role, Tally()), job.attempt.slots
-    pods = [pod for pod in job.pods.views.values() if pod.role == role]
+    tally = job.attempt.tallies.get(role, Tally())
     if job.status.phase == "Suspending":
-        active = sum(map(occupies, pods))
+        active = sum(occupies(pod) for pod in job.pods.views.values() if pod.role == role)
     else:
-        active = sum(pod.phase == "Running" and not pod.deleting and pod.slot in slots for pod in pods)
+        active = running_pods(job, role)
     return {"active": active, "succeeded": tally.succeeded, "failed": tally.failed}
 
 
@@ -131,10 +130,19 @@ def replica_statuses(framework: Replicated, job: Job) -> Document:
     """The numbers of running and ended pods, by type as upstream spells it."""
     roles = {role.name for role in job.spec.roles} if job.spec else set()
     return {
-        kind.name: counts(job, kind.role) | {"selector": _selector(framework, job, kind.role)}
+        kind.name: _as_pipelines_read(job, kind.role) | {"selector": _selector(framework, job, kind.role)}
         for kind in framework.replica_types
         if kind.role in roles
     }
+
+
+def _as_pipelines_read(job: Job, role: str) -> Document:
+    """The numbers with which Argo and others judge a job: a failed pod that begins again is none that failed, and a pod
+    that runs when the job succeeds has succeeded."""
+    if (final := job.status.final.get(role)) is not None:
+        return {"active": 0, "succeeded": final.succeeded, "failed": final.failed}
+    known = counts(job, role)
+    return known if job.over else known | {"failed": replacement.failed(job, role)}
 
 
 def conditions(job: Job) -> list[Condition]:

@@ -11,7 +11,7 @@ import msgspec
 from shared.job import evolve_attempts as attempts
 from shared.job import evolve_requests as requests
 from shared.job import training
-from shared.job.attempt import Members
+from shared.job.attempt import Members, Tally
 from shared.job.conditions import holds, no_longer, with_condition
 from shared.job.events import scaler, scheduler, status, watcher
 from shared.job.events.catalog import AnyEvent, Decision, Fact
@@ -29,6 +29,7 @@ from shared.job.evolve_pods import (
 )
 from shared.job.integrity import evolved
 from shared.job.naming import Uid, config_name
+from shared.job.policies import replacement
 from shared.job.reasons import NAME_HELD
 from shared.job.spec import JobSpec, Wishes, going_on
 from shared.job.state import (
@@ -36,6 +37,7 @@ from shared.job.state import (
     Phase,
     Refusal,
     refusal_key,
+    running_pods,
     with_attempt,
     with_efforts,
     with_objects,
@@ -420,4 +422,16 @@ def _phase(job: Job, phase: Phase, kind: str, event: status.PhaseEntered, at: At
 def _finished(job: Job, phase: Phase, event: status.PhaseEntered, at: At) -> Job:
     conditions = no_longer(job.status.conditions, event.reason, at, "Running", "Scaling", "Restarting")
     job = _phase(with_status(job, conditions=conditions), phase, phase, event, at)
-    return with_retries(with_status(job, completion_time=at.time, ended=at), restart_wanted=0)
+    final = _final(job) if phase == "Succeeded" else {}
+    return with_retries(with_status(job, completion_time=at.time, ended=at, final=final), restart_wanted=0)
+
+
+def _final(job: Job) -> dict[str, Tally]:
+    tallies = job.attempt.tallies
+    return {
+        role.name: Tally(
+            tallies.get(role.name, Tally()).succeeded + running_pods(job, role.name),
+            replacement.failed(job, role.name),
+        )
+        for role in (job.spec.roles if job.spec is not None else ())
+    }

@@ -17,6 +17,7 @@ from shared.job.attempt import (
     Members,
     Membership,
     Notice,
+    Tally,
     Unknown,
     Unseen,
 )
@@ -157,6 +158,8 @@ class Status(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Since when the job is admitted and not suspended; None before its admission, and while it is suspended."""
     ended: At | None = None
     """When the job succeeded or failed for good."""
+    final: Mapping[str, Tally] = {}
+    """By role, its pods at the success of the job: those that had succeeded or still ran, and those that had failed."""
     expired: bool = False
     """True once the job's time to live is over."""
 
@@ -441,6 +444,12 @@ def running_workers(job: Job) -> int:
     """The number of Running workers, Ready or not, that are not being deleted."""
     slots, pods = job.attempt.slots, job.worker_pods().values()
     return sum(pod.phase == "Running" and not pod.deleting and pod.slot in slots for pod in pods)
+
+
+def running_pods(job: Job, role: str) -> int:
+    """The number of Running pods of a role, Ready or not, that are not being deleted."""
+    pods = (pod for pod in job.pods.views.values() if pod.role == role)
+    return sum(pod.phase == "Running" and not pod.deleting and pod.slot in job.attempt.slots for pod in pods)
 
 
 def least_workers(job: Job) -> int:

@@ -225,6 +225,7 @@ assert isinstance(ANSWER, JobSpec)
 SPEC = ANSWER
 CREATED = JobCreated(reason="TFJobCreated")
 RUNNING = JobRunning(reason="TFJobRunning")
+COUNTS = ("active", "succeeded", "failed")
 PODS = PodsObserved(pods=(replica("ps", 0), replica("worker", 0), replica("worker", 1)))
 
 
@@ -284,7 +285,27 @@ class TestStatus:
             ("Succeeded", "True", "TFJobSucceeded"),
         ]
         assert document["completionTime"] is not None
-        assert document["replicaStatuses"]["Worker"]["succeeded"] == 1
+
+    def test_pods_that_run_when_the_job_succeeds_count_as_succeeded_whatever_becomes_of_them(self):
+        """Pipelines wait for `status.replicaStatuses.Worker.succeeded == 2`, which upstream writes then."""
+        over = [*running(), ended("worker", 0, 0), JobSucceeded(reason="TFJobSucceeded")]
+        cleaned = [*over, SlotsReleased(slots=all_slots(SPEC), reason="CleanPodPolicyAll")]
+        gone = PodsGone(uids=tuple(pod.uid for pod in PODS.pods))
+        for story in (over, [*over, ended("worker", 1, 0)], [*over, ended("worker", 1, 1)], [*cleaned, gone]):
+            found = status(*story)["replicaStatuses"]
+            assert {name: [known[word] for word in COUNTS] for name, known in found.items()} == {
+                "PS": [0, 1, 0],
+                "Worker": [0, 2, 0],
+            }
+
+    def test_a_pod_that_fails_is_counted_as_failed_unless_it_begins_again(self):
+        """Pipelines give a job up at `status.replicaStatuses.Worker.failed > 0`."""
+        lost = ended("worker", 1, 1, container="tensorflow")
+        for policy, failed in (("OnFailure", 0), ("Never", 1)):
+            spec = parsed(changed(tf_job(PS=1, Worker=2), f"{WORKER}.restartPolicy", policy))
+            assert status(*running(spec), lost)["replicaStatuses"]["Worker"]["failed"] == failed
+        end = JobFailed(reason="BackoffLimitExceeded")
+        assert status(*running(spec), lost, end)["replicaStatuses"]["Worker"]["failed"] == 1
 
     def test_a_job_that_failed_says_in_the_kinds_word_that_and_in_the_message_why(self):
         end = JobFailed(reason="DeadlineExceeded", message="it was active for 5 s (activeDeadlineSeconds)")

@@ -82,6 +82,12 @@ def unreplaced(job: Job) -> dict[Slot, str]:
     }
 
 
+def failed(job: Job, role: str) -> int:
+    """The number of pods of a role that failed and are not replaced."""
+    lost = [slot for slot, vacancy in job.attempt.vacancies.items() if slot.role == role and not vacancy.succeeded]
+    return len({*lost} - replaceable(job).keys()) if lost else 0
+
+
 def _missing(job: Job) -> int:
     """The number of workers that the job lacks for its size."""
     # The open request's workers do not count, lost or not.  The size includes them until the hosts files do not.
