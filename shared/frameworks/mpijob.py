@@ -42,7 +42,16 @@ from shared.frameworks.statuses import OPERATOR_NAME, REPLICA_TYPE
 from shared.frameworks.takeover import Inherited
 from shared.frameworks.templates import Promises, absolute
 from shared.job.naming import DISCOVER_HOSTS, HOSTFILE, MIN_WORKERS, MPI_FOLDER, SSH_FOLDER, JobKey, Slot, WorkerName
-from shared.job.spec import LAUNCHED_TOGETHER, LAUNCHER, WORKER, Elasticity, JobSpec, Problem, RoleSpec
+from shared.job.spec import (
+    LAUNCHED_TOGETHER,
+    LAUNCHER,
+    WORKER,
+    Elasticity,
+    JobSpec,
+    Problem,
+    RestartPolicy,
+    RoleSpec,
+)
 from shared.untrusted import at, objects, whole_number
 
 Implementation = Literal["OpenMPI", "Intel", "MPICH"]
@@ -172,6 +181,11 @@ class MPIJob(KubeflowJob):
                 _check_agent(fields)
             again = kind.role == LAUNCHER and _is_v2beta1(spec)
             yield (kind._replace(restart_policy="OnFailure") if again else kind), fields
+
+    def restart_policy(self, kind: ReplicaType, fields: Fields) -> RestartPolicy:
+        # A launcher of v2beta1 is the pod of a Batch Job, which follows a failed one with another under Never, too.
+        policy = super().restart_policy(kind, fields)
+        return kind.restart_policy if policy == "Never" else policy
 
     def container(self, spec: Fields, kind: ReplicaType) -> str:
         """`mainContainer` names the worker's container with the processes; the launcher's is the first."""

@@ -59,6 +59,10 @@ class TestVersions:
         assert (new.policy(LAUNCHER), new.backoff_limit) == ("OnFailure", 6)
         assert old.policy(WORKER) == new.policy(WORKER) == "Never"
 
+    def test_a_launcher_of_v2beta1_that_is_never_restarted_is_tried_again_as_the_pod_of_a_batch_job_is(self):
+        old, new = (parsed(changed(document, f"{LAUNCHERS}.restartPolicy", "Never")) for document in both())
+        assert (old.policy(LAUNCHER), new.policy(LAUNCHER), new.backoff_limit) == ("Never", "OnFailure", 6)
+
     def test_what_is_written_holds_in_both(self):
         for document in both():
             job = changed(document, f"{LAUNCHERS}.restartPolicy", "ExitCode")
