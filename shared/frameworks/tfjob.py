@@ -94,7 +94,7 @@ class TFJob(KubeflowJob):
             return {}
         task = {"type": replica.role, "index": replica.index}
         if replica.spec.handling.elastic:
-            return _config({"sparseCluster": _sparse(replica), "task": task})
+            return _config({"cluster": _sparse(replica), "task": task})
         # The evaluator gets the cluster in its variable and is not part of it.
         cluster = {role.name: _tasks(replica, role.name) for role in replica.spec.roles if role.name != EVALUATOR}
         return _config({"cluster": cluster, "task": task, "environment": "cloud"})
