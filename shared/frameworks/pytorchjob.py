@@ -98,12 +98,14 @@ class Elastic(Written):
         """True if torchrun serves the store itself, and the user names no place for it."""
         return self.backend == C10D and not self.rdzv_host and not self.standalone
 
-    def environment(self, host: str, port: int) -> dict[str, str]:
+    def environment(self, host: str, port: int, masters: int) -> dict[str, str]:
         """The variables that torchrun reads; the store is at `host` and `port` unless the policy says otherwise."""
+        # Numbers of the user's are those of all agents; without any the group is of all pods.
+        more = masters if self.min_replicas is None and self.max_replicas is None else 0
         found = {
             "PET_RDZV_ENDPOINT": f"{self.rdzv_host or host}:{self.rdzv_port or port}",
             "PET_RDZV_BACKEND": self.backend,
-            "PET_NNODES": f"{self.least}:{self.most}",
+            "PET_NNODES": f"{self.least + more}:{self.most + more}",
         } | UNSHARED
         if self.max_restarts is not None:
             found["PET_MAX_RESTARTS"] = str(self.max_restarts)
@@ -232,9 +234,10 @@ class PyTorchJob(KubeflowJob):
         found = {"PYTHONUNBUFFERED": "1"}
         if any(role.name == MASTER for role in replica.spec.roles):
             rank = str(replica.index + (replica.role == WORKER))
+            master = {"MASTER_PORT": str(replica.ports[MASTER]), "MASTER_ADDR": replica.host(MASTER)}
+            # torchrun reads the second ones alone; without them every agent would look for the master beside itself.
+            found |= master | {f"PET_{name}": value for name, value in master.items()}
             found |= {
-                "MASTER_PORT": str(replica.ports[MASTER]),
-                "MASTER_ADDR": replica.host(MASTER),
                 "WORLD_SIZE": str(size * (int(processes) if processes.isdigit() else 1)),
                 "RANK": rank,
                 "PET_NODE_RANK": rank,
@@ -246,7 +249,7 @@ class PyTorchJob(KubeflowJob):
         # The pods of an attempt that began without a rendezvous pod have theirs at the first worker.
         served = replica.context.sizes.get(RENDEZVOUS)
         host = rendezvous_name(replica.context.key) if served else replica.host(WORKER)
-        return found | elastic.environment(host, replica.ports[WORKER])
+        return found | elastic.environment(host, replica.ports[WORKER], masters=replica.size(MASTER))
 
     def entry(self, manifest: Custom, role: str) -> tuple[str, Document]:
         """The rendezvous has the workers' template."""

@@ -137,6 +137,10 @@ class TestHandling:
         assert not spec.handling.elastic
         assert environments(pytorch_job(policy=policy, Worker=2))["mnist-worker-0"]["PET_NNODES"] == "2:2"
 
+    def test_without_a_number_the_group_is_of_all_pods(self):
+        """Upstream leaves the master out: the agent that comes last waits for a round that never begins."""
+        assert environments(pytorch_job(policy={}, Master=1, Worker=2))["mnist-master-0"]["PET_NNODES"] == "3:3"
+
     def test_replicas_that_fail_come_back_unless_the_job_says_otherwise(self):
         job = changed(pytorch_job(), f"{WORKER}.restartPolicy", "Never")
         assert {role.name: role.restart_policy for role in parsed(job).roles} == {

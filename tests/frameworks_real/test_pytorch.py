@@ -21,6 +21,18 @@ async def test_the_master_and_the_worker_of_a_pytorchjob_learn_together(training
     await training.end(job)
 
 
+async def test_the_agents_of_torchrun_meet_at_the_master_of_a_pytorchjob(training: Training):
+    changes = {
+        "name: fixed": "name: agents",
+        "  pytorchReplicaSpecs": '  nprocPerNode: "1"\n  pytorchReplicaSpecs',
+        '["python", "train.py"]': '["torchrun", "train.py"]',
+    }
+    job = await training.start("pytorch/master_worker.yaml", changes)
+    await training.succeeds(job)
+    await training.learnt("agents-master-0", processes="workers=2")
+    await training.end(job)
+
+
 async def test_an_elastic_pytorchjob_loses_a_worker_gets_another_grows_and_loses_nothing_that_was_learnt(
     training: Training,
 ):
