@@ -102,6 +102,9 @@ An address without another backend (`--master-addr`) is none of them: torchrun d
 
 _ID = re.compile(r"""(?<!\S)["']?--rdzv[-_]id[=\s]+["']?([^\s"']+)""")
 
+_REFERENCE = re.compile(r"\$[{(]?(\w+)[)}]?")
+"""A shell's or the kubelet's reference to a variable."""
+
 _OF_POD = (
     *("nodeSelector", "tolerations", "runtimeClassName", "schedulerName", "priorityClassName", "preemptionPolicy"),
     *("imagePullSecrets", "serviceAccountName", "securityContext", "hostUsers", "os"),
@@ -169,7 +172,7 @@ def rendezvous_pod(
             RENDEZVOUS,
             _PROGRAM,
             str(port),
-            _id(theirs) or group or NO_ID,
+            _id(theirs, group) or NO_ID,
             *_pythons(theirs),
         ],
         "env": [*_environment(theirs), *({"name": name, "value": value} for name, value in _WITHOUT_GPU.items())],
@@ -227,11 +230,15 @@ def _option_of(container: Document) -> str:
     return found[1] if found is not None else ""
 
 
-def _id(container: Document) -> str:
-    """The id that a training container gives its group, by its command or a variable; empty if none is known."""
-    option, variables = _option_of(container), objects(container.get("env"))
-    named = (str(each.get("value") or "") for each in variables if each.get("name") == _ID_VARIABLE)
-    return option if option and "$" not in option else next(named, "")
+def _id(container: Document, group: str) -> str:
+    """The id that a training container gives its group, by its command or a variable; otherwise `group`.
+
+    This pod has the container's variables: its kubelet replaces what refers to them, which a worker's shell may do.
+    """
+    found = next((each for each in objects(container.get("env")) if each.get("name") == _ID_VARIABLE), {})
+    own = f"$({_ID_VARIABLE})" if found.get("valueFrom") else str(found.get("value") or group)
+    said = _REFERENCE.sub(lambda each: own if each[1] == _ID_VARIABLE else f"$({each[1]})", _option_of(container))
+    return said or own
 
 
 def _pythons(container: Document) -> list[str]:

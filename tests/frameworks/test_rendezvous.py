@@ -259,6 +259,22 @@ def test_it_tries_the_python_of_the_workers_command_first(command: list[str], fi
         pytest.param(
             {"rdzvId": "mine"}, (f"{CONTAINER}.args", ["--rdzv_id", "$(PET_RDZV_ID)", "t.py"]), "mine", id="ours"
         ),
+        pytest.param(
+            {}, (f"{CONTAINER}.command", ["sh", "-c", "torchrun --rdzv_id=$JOB_ID t"]), "$(JOB_ID)", id="a shell's"
+        ),
+        pytest.param(
+            {"rdzvId": "mine"},
+            (f"{CONTAINER}.command", ["sh", "-c", 'torchrun --rdzv-id "${TEAM}-$PET_RDZV_ID" t.py']),
+            "$(TEAM)-mine",
+            id="one that a shell puts together",
+        ),
+        pytest.param({}, (f"{CONTAINER}.args", ["--rdzv-id=$(JOB_ID)", "t.py"]), "$(JOB_ID)", id="the kubelet's"),
+        pytest.param(
+            {"rdzvId": "mine"},
+            (f"{CONTAINER}.env", [{"name": "PET_RDZV_ID", "valueFrom": {"configMapKeyRef": {}}}]),
+            "$(PET_RDZV_ID)",
+            id="one that the cluster knows",
+        ),
     ],
 )
 def test_it_knows_the_group_of_the_workers(policy: Document, change: tuple[str, Any], group: str):

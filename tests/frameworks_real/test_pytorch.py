@@ -67,8 +67,8 @@ async def test_an_elastic_group_whose_training_failed_meets_again(training: Trai
     changes = {
         "name: torch-elastic": "name: torch-fails",
         "maxRestarts: 20": "maxRestarts: 0",
-        '["torchrun", "train.py"]': f'["torchrun", "--no_python", "sh", "-c", "{fails}"]',
-        'EPOCHS, value: "60"': 'EPOCHS, value: "12"',
+        '["torchrun", "train.py"]': f'["torchrun", "--rdzv_id=$(JOB_ID)", "--no_python", "sh", "-c", "{fails}"]',
+        'EPOCHS, value: "60"}': 'EPOCHS, value: "12"}\n                - {name: JOB_ID, value: torch-fails}',
     }
     job = await training.start("pytorch/elastic.yaml", changes)
     await training.says("torch-fails-rdzv-0", "may meet again$")
