@@ -185,7 +185,7 @@ async def events_of(
     """
     known = Histories()
     subjects = await found_subjects(log, asked, namespace, uid=uid)
-    await fold_to_end(log, lambda stored: is_seal(stored) or known.fold(stored), subjects)
+    end = await fold_to_end(log, lambda stored: is_seal(stored) or known.fold(stored), subjects)
     there = in_log(known, asked, namespace, uid)
     newest = None if asked.is_request else await lacking(log, asked, namespace, uid, there)
     if newest is not None:
@@ -197,12 +197,15 @@ async def events_of(
         # As for every other question about a job.
         find(known, asked, namespace, uid=uid)
         raise AssertionError(asked)
-    filters = history_filters(there.key)
-    async with aclosing(batches_up_to(log, await log.end(filters), filters)) as batches:
-        async for batch in batches:
+    filters, position = history_filters(there.key), 0
+    async with aclosing(batches_up_to(log, end, filters)) as batches:
+        while position < end:
+            batch = await anext(batches, [])
+            # Of what the archiver purges the first event leaves first: what came before that lacks nothing.
+            if not 0 < await log.first(filters) <= (there.first or inf):
+                raise Transient(f"{namespace}/{asked.name} left the log for the archive while it was read: ask again")
+            position = batch[-1].sequence if batch else end
             yield [stored for stored in batch if of_history(stored, there.key)]
-    if not 0 < await log.first(filters) <= there.first:
-        raise Transient(f"{namespace}/{asked.name} left the log for the archive while it was read: ask again")
 
 
 async def _archived(log: EventLog, newest: Part) -> AsyncGenerator[list[Stored], None]:

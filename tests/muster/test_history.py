@@ -4,16 +4,18 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from itertools import count
 from typing import Any
 
 import msgspec
 import pytest
 import typer
 
-from muster.history import Part, job_events, lines, until_now
+from muster.history import Part, job_events, lines
 from muster.terminal import wrong_usage
 from shared.errors import Refused, Transient
 from shared.eventlog import Stored
+from shared.job.events.event import ChangeAttributed
 from shared.job.events.watcher import JobGone
 from shared.job.fold import History
 from shared.job.naming import Slot, history_filters
@@ -21,6 +23,7 @@ from shared.telling.reading import as_json_text, found_subjects, until
 from shared.telling.targets import parse_target
 from tests.kit.builders import a_running_job, exited, pods, scaling_out, worker
 from tests.kit.histories import KEY, a_history, log_of, stored
+from tests.memory import eventlog
 from tests.memory.eventlog import MemoryEventLog
 from tests.muster.test_get import Log
 from tests.muster.test_why import STORIES
@@ -147,20 +150,46 @@ async def test_no_more_than_a_batch_of_a_long_history_is_held():
     assert sum(sizes) == len(log.journal.events) - 1
 
 
-@pytest.mark.parametrize("gone", [3, 99], ids=["in part", "whole"])
-async def test_a_history_that_leaves_the_log_while_it_is_read_is_not_told_as_if_it_were_whole(gone: int):
-    log, reads = Log(), list[int]()
+@pytest.mark.parametrize("number", [0, 1], ids=["before the first batch", "between two batches"])
+@pytest.mark.parametrize(
+    ("subject", "before"),
+    [
+        pytest.param("*.team-a.>", 3, id="in part"),
+        pytest.param("facts.team-a.>", 99, id="its facts"),
+        pytest.param("*.team-a.>", 99, id="whole"),
+    ],
+)
+async def test_of_a_history_that_leaves_the_log_while_it_is_read_no_event_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, subject: str, before: int, number: int
+):
+    monkeypatch.setattr(eventlog, "BATCH", 4)
+    log, reads, told = Log(), list[int](), list[Stored]()
     log.add(*a_running_job(2))
 
     class Purged(MemoryEventLog):
-        def read(self, **of: Any) -> Any:
+        async def read(self, **of: Any) -> Any:
             reads.append(1)
-            if len(reads) == 2:
-                log.journal.purge("*.team-a.>", gone)
-            return super().read(**of)
+            purged_at = number if len(reads) == 2 else -1
+            async with aclosing(super().read(**of)) as batches:
+                for at in count():
+                    if at == purged_at:
+                        log.journal.purge(subject, before)
+                    yield await anext(batches)
+
+    async def all_told() -> None:
+        async with aclosing(job_events(Purged(log.journal), parse_target("resnet"), "team-a")) as found:
+            while batch := await anext(found):
+                told.extend(batch)
 
     with pytest.raises(Transient, match="ask again"):
-        await until_now(job_events(Purged(log.journal), parse_target("resnet"), "team-a"))
+        await all_told()
+    assert told == log.journal.events[1:][: 4 * number]
+
+
+async def test_of_a_job_of_which_the_log_has_only_who_changed_it_that_is_told():
+    log = Log()
+    log.add(ChangeAttributed(of=1, user="alice"))
+    assert len(await says(log)) == 1
 
 
 async def test_a_request_is_of_the_jobs_that_the_watcher_says():
