@@ -12,7 +12,7 @@ import msgspec
 from shared.errors import Refused, Transient, accepting
 from shared.eventlog import EventLog, ReadableArchive, Stored
 from shared.eventlog.parts import Part, Seal, seal_of
-from shared.eventlog.subject import SEALED, archived_under, people_of, split
+from shared.eventlog.subject import SEALED, archived_under, people, people_of, split
 from shared.frameworks.kinds import Kinds
 from shared.job.events.catalog import AUTHORS, Malformed, UnknownEvent, read_event
 from shared.job.events.event import EventDisowned
@@ -211,11 +211,11 @@ async def events_of(
 async def _archived(log: EventLog, newest: Part) -> AsyncGenerator[list[Stored], None]:
     """The events of a history in the archive, with those that the log still has."""
     key, rest = key_archived(newest.subject), list[Stored]()
-    people = subjects_in_archive(newest)[1]
-    async with aclosing(batches_of(log.archive, newest, people)) as batches:
+    async with aclosing(batches_of(log.archive, newest, people_of(newest.subject))) as batches:
         async for batch in batches:
             rest += batch
-    await fold_to_end(log, rest.append, history_filters(key))
+    await fold_to_end(log, rest.append, (people(key.namespace, key.name, key.uid),))
+    await fold_to_end(log, rest.append, history_filters(key), after=newest.seal.last)
     rest = together((), [stored for stored in rest if of_history(stored, key)])
     async with aclosing(batches_of(log.archive, newest, newest.subject)) as batches:
         async for batch in batches:
