@@ -23,8 +23,10 @@ EXPIRED = "Expired"
 AHEAD = "ResourceVersionTooLarge"
 """The reason when the server has not reached the version of a watch: it lags, or its store was restored."""
 
-LONGEST_RETRY_AFTER = 30
-"""Seconds: a proxy that is being maintained may name an hour, and no watch is blind for so long after its end."""
+LONGEST_RETRY_AFTER = 32
+"""Seconds: the most that an API server under load names.  A proxy that is being maintained may name an hour, and no
+watch is blind for so long after its end.
+"""
 
 LONGEST_MESSAGE = 300
 """Characters of the server's message that an error repeats."""
