@@ -115,6 +115,7 @@ def _anchors(job: Job) -> Iterator[int]:
     moments += [at for lost in pods.lost.values() for at in (lost.at, lost.terminating)]
     moments += [job.membership.grew] if isinstance(job.membership, Members) else []
     yield from (at.sequence for at in moments if at is not None)
+    yield from (attempt.news.get(slot, 0) for slot in attempt.vacancies)
     if isinstance(job.membership, Members):
         yield job.membership.written
         yield from (departure.seen for departure in job.membership.departures.values())

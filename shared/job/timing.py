@@ -92,11 +92,11 @@ def _of_notices(job: Job) -> Iterator[Timer]:
 
 
 def _of_capacity(job: Job) -> Iterator[Timer]:
-    elasticity = job.elasticity
     if job.over or job.between_attempts:
         return
-    if elasticity is not None and elasticity.settle_seconds and (settles := capacity.settles_since(job)):
-        yield Timer(settles, timers.SETTLE, elasticity.settle_seconds)
+    settles, seconds = capacity.settle_wait(job)
+    if seconds:
+        yield Timer(settles, timers.SETTLE, seconds)
     if (wait := capacity.growth_wait(job)) is not None:
         since, seconds = wait
         yield promise(since, timers.GROW, seconds)

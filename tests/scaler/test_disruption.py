@@ -226,3 +226,9 @@ def test_one_that_makes_room_for_its_launcher_keeps_its_place_until_the_files_wi
     gone = WorkersReleased(request=Uid(""), slots=(workers(2),), reason="LauncherUnschedulable")
     seen = [hosts_file(2), pods(launcher(phase="Pending", version=40, hosts=2, reason="Unschedulable"))]
     given(*story, published(2, 0, 1), *seen).then(scaler, Record(gone))
+    # Its deletion is seen late; from then on the pod has its grace period, and the kube-scheduler the time to settle.
+    placed, deleted = (pods(worker(2, version=at, node="node-1", deleting=at > 40, grace=at - 40)) for at in (40, 70))
+    late = [*story, published(2, 0, 1), *seen, placed, gone, TimePassed(anchor=len(story) + 2, timer=SETTLE)]
+    given(*late).then_nothing(scaler)
+    given(*late, deleted).then_nothing(scaler)
+    assert Timer(len(late) + 1, SETTLE, 20 + 30) in next_due(given(*late, deleted).job)

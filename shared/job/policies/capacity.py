@@ -14,7 +14,7 @@ from shared.job.naming import Slot
 from shared.job.policies import nodes, quota
 from shared.job.scaling import Request
 from shared.job.sorted_set import SortedSet
-from shared.job.spec import GROW_SECONDS, WORKER, Elasticity
+from shared.job.spec import GROW_SECONDS, WORKER
 from shared.job.state import Job, needed_workers
 from shared.job.timers import GROW, SETTLE, passed
 from shared.job.views import UNSCHEDULABLE, PodView, alive, occupies
@@ -43,23 +43,32 @@ def may_start(job: Job, ready: SortedSet[Slot]) -> bool:
     if not job.spec.has_launcher:
         # Its agents find each other, and the members only say which of them are there.
         return not job.starting
-    return _settled(job, elasticity)
+    return _settled(job)
 
 
-def _settled(job: Job, elasticity: Elasticity) -> bool:
-    since = settles_since(job)
-    return bool(since) and (not elasticity.settle_seconds or passed(job, since, SETTLE))
+def _settled(job: Job) -> bool:
+    since, seconds = settle_wait(job)
+    return bool(since) and (not seconds or passed(job, since, SETTLE))
 
 
-def settles_since(job: Job) -> int:
-    """The sequence at which enough workers were Ready; 0 before, and without members to choose."""
-    if job.spec is None or job.elasticity is None or not job.spec.has_launcher or not job.starting:
-        return 0
-    if isinstance(job.membership, Members):
-        # The launcher waits, and workers give their places back one after another.
-        return job.membership.written if nodes.has_no_place(job) else 0
-    reached = (known for known in job.status.conditions if known.type == "WorkersReady" and known.status)
-    return next((known.since.sequence for known in reached), 0)
+def settle_wait(job: Job) -> tuple[int, int]:
+    """The sequence at which enough workers were Ready, and for how many seconds more are awaited from then on.
+
+    Both are 0 before, and without members to choose.
+    """
+    elasticity = job.elasticity
+    if job.spec is None or elasticity is None or not job.spec.has_launcher or not job.starting:
+        return 0, 0
+    if not isinstance(job.membership, Members):
+        reached = (known for known in job.status.conditions if known.type == "WorkersReady" and known.status)
+        return next(((known.since.sequence, elasticity.settle_seconds) for known in reached), (0, 0))
+    if not (job.membership.written and nodes.has_no_place(job)):
+        return 0, 0
+    # The launcher waits, and workers give their places back one after another.  The kube-scheduler takes its time, too,
+    # once a pod has ended; one that its kubelet does not end in its grace period is not waited for.
+    freed = (job.attempt.news.get(slot, 0) for slot in job.attempt.vacancies)
+    grace = max((pod.grace for pod in _going(job, job.attempt.slots)), default=0)
+    return max([job.membership.written, *freed]), elasticity.settle_seconds + grace
 
 
 def may_join(job: Job, come: list[int], others: int) -> list[int]:
@@ -110,14 +119,16 @@ def given_back(job: Job) -> SortedSet[Slot]:
     First those that are no members, with or without a node: the launcher comes before the wish for more.  Then one
     member after the other, down to the minimum; there `nodes.launcher_wait` bounds the wait.
     """
-    elasticity = job.elasticity
-    if elasticity is None or not yields(job) or not isinstance(job.membership, Members):
+    if not yields(job) or not isinstance(job.membership, Members):
         return SortedSet()
     workers, listed = job.attempt.workers, job.listed_workers
     others = SortedSet(slot for slot in workers if slot.index not in listed)
     members = workers - others
-    more = len(members) > needed_workers(job) and _settled(job, elasticity) and not _comes_free(job, members)
-    return others | [max(members)] if more else others
+    if len(members) <= needed_workers(job) or not _settled(job):
+        return others
+    # Until its deletion is seen, how long a pod takes is not known.
+    asked = all(pod.deleting for pod in _going(job, job.attempt.slots - others))
+    return others | [max(members)] if asked else others
 
 
 def yields(job: Job) -> bool:
@@ -198,7 +209,7 @@ def _in_time(job: Job) -> list[PodView]:
 
 def starves(job: Job) -> bool:
     """True if a job with elasticity holds places, fewer than its minimum, and there is no room for the others."""
-    if job.elasticity is None or _comes_free(job, job.attempt.slots):
+    if job.elasticity is None or _going(job, job.attempt.slots):
         return False
     if not any(map(finds_no_node, job.worker_pods().values())):
         return False
@@ -206,7 +217,7 @@ def starves(job: Job) -> bool:
     return placed < needed_workers(job) and (placed > 0 or began(job))
 
 
-def _comes_free(job: Job, staying: SortedSet[Slot]) -> bool:
-    """True while a pod of the job that goes holds a place on a node that answers: others may wait for just that."""
+def _going(job: Job, staying: SortedSet[Slot]) -> list[PodView]:
+    """The pods of the job that go, and hold places on nodes that answer: others may wait for just these."""
     held = (pod for pod in job.pods.views.values() if pod.node and occupies(pod) and pod.uid not in job.pods.lost)
-    return any(pod.deleting or pod.slot not in staying for pod in held)
+    return [pod for pod in held if pod.deleting or pod.slot not in staying]
