@@ -184,8 +184,8 @@ async def _insisting(read: Callable[[], Awaitable[T]]) -> T:
 
 def _doubt(ended: Execution) -> str:
     """Why an output without any worker's name proves nothing; empty if it proves that none is in use."""
-    # The output always has the process that prints it.  That ends with 1 for a file that is not there, and with more
-    # if it was killed before it came to all.
-    if not ended.output or ended.exit_code > 1:
+    # The output always has the process that prints it.  That ends with 1 if files are not there, or with their number
+    # (uutils), and with more than 128 if a signal ended it before it came to all.
+    if not ended.output or ended.exit_code > 128:
         return "NoAnswer"
     return "TooLong" if len(ended.output) >= MOST_ARGUMENTS else ""

@@ -218,6 +218,7 @@ async def test_a_request_that_cannot_be_read_runs_nothing():
         pytest.param(says(b"ssh\0resnet-worker-1\0"), (1,), "", id="in use"),
         pytest.param(says(b"python\0train.py\0"), (), "", id="not in use"),
         pytest.param(says(b"python\0train.py\0", 1), (), "", id="a process ended while we looked"),
+        pytest.param(says(b"python\0train.py\0", 3), (), "", id="its cat counts the files that are not there"),
         pytest.param(says(b"", 127), (), "NoAnswer", id="no program to look with"),
         pytest.param(says(b"python\0", 137), (), "NoAnswer", id="a look that was killed before it saw all"),
         pytest.param(says(b"ssh\0resnet-worker-1\0", 137), (1,), "", id="in use, as it saw before it was killed"),
