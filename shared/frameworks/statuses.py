@@ -137,12 +137,12 @@ def replica_statuses(framework: Replicated, job: Job) -> Document:
 
 
 def _as_pipelines_read(job: Job, role: str) -> Document:
-    """The numbers with which Argo and others judge a job: a failed pod that begins again is none that failed, and a pod
-    that runs when the job succeeds has succeeded."""
+    """The numbers with which Argo and others judge a job: a pod that ended and begins again is none that ended, and a
+    pod that runs when the job succeeds has succeeded."""
     if (final := job.status.final.get(role)) is not None:
         return {"active": 0, "succeeded": final.succeeded, "failed": final.failed}
-    known = counts(job, role)
-    return known if job.over else known | {"failed": replacement.failed(job, role)}
+    end = replacement.outcome(job, role)
+    return counts(job, role) | {"succeeded": end.succeeded, "failed": end.failed}
 
 
 def conditions(job: Job) -> list[Condition]:

@@ -420,18 +420,12 @@ def _phase(job: Job, phase: Phase, kind: str, event: status.PhaseEntered, at: At
 
 
 def _finished(job: Job, phase: Phase, event: status.PhaseEntered, at: At) -> Job:
+    final = _final(job) if phase == "Succeeded" else {}
     conditions = no_longer(job.status.conditions, event.reason, at, "Running", "Scaling", "Restarting")
     job = _phase(with_status(job, conditions=conditions), phase, phase, event, at)
-    final = _final(job) if phase == "Succeeded" else {}
     return with_retries(with_status(job, completion_time=at.time, ended=at, final=final), restart_wanted=0)
 
 
 def _final(job: Job) -> dict[str, Tally]:
-    tallies = job.attempt.tallies
-    return {
-        role.name: Tally(
-            tallies.get(role.name, Tally()).succeeded + running_pods(job, role.name),
-            replacement.failed(job, role.name),
-        )
-        for role in (job.spec.roles if job.spec is not None else ())
-    }
+    ends = {role.name: replacement.outcome(job, role.name) for role in (job.spec.roles if job.spec is not None else ())}
+    return {role: Tally(end.succeeded + running_pods(job, role), end.failed) for role, end in ends.items()}

@@ -307,6 +307,22 @@ class TestStatus:
         end = JobFailed(reason="BackoffLimitExceeded")
         assert status(*running(spec), lost, end)["replicaStatuses"]["Worker"]["failed"] == 1
 
+    def test_a_pod_that_ends_again_and_again_counts_once_and_not_while_it_begins_again(self):
+        place = Slots(0, "worker", ((1, 1),))
+        filled = SlotsAssigned(slots=(place,), replaces=(place,), reason="PodsReplaced")
+        again = [PodsGone(uids=(Uid("worker-1-0"),)), filled, PodsObserved(pods=(replica("worker", 1, life=1),))]
+        succeeded, failed = JobSucceeded(reason="TFJobSucceeded"), JobFailed(reason="BackoffLimitExceeded")
+        for code, policy, end, counts in ((0, "Always", succeeded, [0, 2, 0]), (1, "OnFailure", failed, [1, 0, 1])):
+            spec = parsed(changed(tf_job(Chief=1, Worker=2), f"{WORKER}.restartPolicy", policy))
+            begins = [*begun(spec), PodsObserved(pods=(replica("chief", 0), *PODS.pods[1:])), RUNNING]
+            lost = [*begins, ended("worker", 1, code, container="tensorflow")]
+            lost_again = [*lost, *again, ended("worker", 1, code, life=1, container="tensorflow")]
+            back = [*lost, *again]
+            over = [*(back if code == 0 else lost_again), end]
+            for story, numbers in ((lost, [1, 0, 0]), (back, [2, 0, 0]), (lost_again, [1, 0, 0]), (over, counts)):
+                found = status(*story)["replicaStatuses"]["Worker"]
+                assert [found[word] for word in COUNTS] == numbers
+
     def test_a_job_that_failed_says_in_the_kinds_word_that_and_in_the_message_why(self):
         end = JobFailed(reason="DeadlineExceeded", message="it was active for 5 s (activeDeadlineSeconds)")
         last = status(*running(), end)["conditions"][-1]

@@ -10,7 +10,7 @@ as Horovod trusts no host that failed; nor does one whose pod was not seen and m
 from collections.abc import Iterable
 
 from shared.job import causes
-from shared.job.attempt import Vacancy
+from shared.job.attempt import Tally, Vacancy
 from shared.job.events.event import UNKNOWN, Cause
 from shared.job.naming import Slot
 from shared.job.policies import retries
@@ -82,10 +82,18 @@ def unreplaced(job: Job) -> dict[Slot, str]:
     }
 
 
-def failed(job: Job, role: str) -> int:
-    """The number of pods of a role that failed and are not replaced."""
-    lost = [slot for slot, vacancy in job.attempt.vacancies.items() if slot.role == role and not vacancy.succeeded]
-    return len({*lost} - replaceable(job).keys()) if lost else 0
+def outcome(job: Job, role: str) -> Tally:
+    """The pods of a role that succeeded, and that failed; one that begins again did neither."""
+    tally = job.attempt.tallies.get(role, Tally())
+    ends = {slot: vacancy.succeeded for slot, vacancy in job.attempt.vacancies.items() if slot.role == role}
+    if job.over and not ends:
+        # A launcher leaves no vacancy, nor does a pod of a job that was taken over at its end.
+        return tally
+    if role == LAUNCHER:
+        return Tally(tally.succeeded)
+    again = {} if job.over else replaceable(job)
+    done = [succeeded for slot, succeeded in ends.items() if slot not in again]
+    return Tally(sum(done), len(done) - sum(done))
 
 
 def _missing(job: Job) -> int:
