@@ -249,7 +249,7 @@ async def _place(settings: Settings) -> Access:
     """The cluster, without credentials: with some, a viewer would have the rights of this process."""
     if settings.kubeconfig is None or current_context([str(settings.kubeconfig)], settings.context).user:
         raise Refused("name a kubeconfig without a user in KUBECONFIG: each viewer has a token", reason="BadKubeconfig")
-    return await find_cluster(settings.kubeconfig, settings.context)
+    return await find_cluster(settings.kubeconfig, settings.context, anonymous=True)
 
 
 def run() -> None:

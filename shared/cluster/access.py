@@ -44,8 +44,10 @@ INLINED = ("certificate-authority", "client-certificate", "client-key")
 MISSING = "no Kubernetes cluster is configured: give a kubeconfig, or set KUBECONFIG, or write ~/.kube/config"
 
 
-async def find_cluster(kubeconfig: Path | None, context: str = "") -> Access:
+async def find_cluster(kubeconfig: Path | None, context: str = "", *, anonymous: bool = False) -> Access:
     """The cluster that kubectl would use here; `kubeconfig` takes precedence, and `context` over the current one.
+
+    An `anonymous` one has no user's credentials, whatever the kubeconfig names when it is read again.
 
     Raises `Refused` with reason `NoCluster` or `BadKubeconfig`, `Transient` when a credential plugin fails.
     """
@@ -53,13 +55,13 @@ async def find_cluster(kubeconfig: Path | None, context: str = "") -> Access:
         found = _files(named)
         if not found:
             raise Refused(f"there is no kubeconfig at {', '.join(named)}", reason="NoCluster")
-        return await _KubeconfigAccess.load(found, context)
+        return await _KubeconfigAccess.load(found, context, anonymous)
     if os.environ.get(IN_CLUSTER) and not context:
         return _PodAccess(_new_configuration())
     found = _files([HOME_KUBECONFIG])
     if not found:
         raise Refused(MISSING, reason="NoCluster")
-    return await _KubeconfigAccess.load(found, context)
+    return await _KubeconfigAccess.load(found, context, anonymous)
 
 
 def current_namespace(kubeconfig: Path | None, context: str = "") -> str:
@@ -158,10 +160,13 @@ class _PodAccess(_Access):
 class _KubeconfigAccess(_Access):
     """A kubeconfig, or several, merged as kubectl merges them."""
 
-    def __init__(self, paths: Sequence[str], named: str, configuration: Any, plugin: "_Plugin | None") -> None:
+    def __init__(
+        self, paths: Sequence[str], named: str, anonymous: bool, configuration: Any, plugin: "_Plugin | None"
+    ) -> None:
         """`named` is the context that is used; empty for the current one."""
         self._paths = paths
         self._named = named
+        self._anonymous = anonymous
         self._plugin = plugin
         try:
             # Now: the files are deleted after loading.
@@ -175,9 +180,9 @@ class _KubeconfigAccess(_Access):
         self._renewing = asyncio.Lock()
 
     @classmethod
-    async def load(cls, paths: Sequence[str], named: str) -> "_KubeconfigAccess":
+    async def load(cls, paths: Sequence[str], named: str, anonymous: bool) -> "_KubeconfigAccess":
         with tempfile.TemporaryDirectory() as folder:
-            return cls(paths, named, *await _load(paths, named, Path(folder)))
+            return cls(paths, named, anonymous, *await _load(paths, named, anonymous, Path(folder)))
 
     def _trust(self) -> ssl.SSLContext:
         return self._context
@@ -197,7 +202,7 @@ class _KubeconfigAccess(_Access):
             self._renewed_at = time.monotonic()
             try:
                 with tempfile.TemporaryDirectory() as folder:
-                    fresh, self._plugin = await _load(self._paths, self._named, Path(folder))
+                    fresh, self._plugin = await _load(self._paths, self._named, self._anonymous, Path(folder))
                     self._use_certificates(fresh)
             except (Refused, OSError) as error:
                 # Another program may be writing the file at this moment.
@@ -286,12 +291,14 @@ def _load_service_account(configuration: Any) -> None:
         raise Refused(f"the service account of this pod cannot be used: {error}", reason="NoCluster") from error
 
 
-async def _load(paths: Sequence[str], named: str, folder: Path) -> tuple[Any, _Plugin | None]:
+async def _load(paths: Sequence[str], named: str, anonymous: bool, folder: Path) -> tuple[Any, _Plugin | None]:
     """The configuration in these files, and the credential plugin if they name one.
 
     `folder` receives the certificates and keys that the kubeconfig holds itself: OpenSSL reads only files.
     """
     cluster, user, _ = current_context(paths, named)
+    if anonymous:
+        user = {}
     plugin = None
     if settings := user.pop("exec", None):
         plugin = _Plugin(settings, paths)

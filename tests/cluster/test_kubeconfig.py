@@ -206,16 +206,20 @@ async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, s
 
 @asynccontextmanager
 async def a_server_that_asks_for_certificates(
-    authority: Authority, mine: Any, *, accepts: str = ""
+    authority: Authority, mine: Any, *, accepts: str = "", must: bool = True
 ) -> AsyncIterator[tuple[str, list[str]]]:
-    """It answers 200 to everything, or 401 to others than it `accepts`; each client's name is added to the list."""
+    """It answers 200 to everything, or 401 to others than it `accepts`; each client's name is added to the list.
+
+    A client `must` show a certificate, or is called nobody.
+    """
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority.path))
     context.load_cert_chain(mine.certificate, mine.key)
-    context.verify_mode = ssl.CERT_REQUIRED
+    context.verify_mode = ssl.CERT_REQUIRED if must else ssl.CERT_OPTIONAL
     seen: list[str] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        seen.append(dict(pair[0] for pair in writer.get_extra_info("peercert")["subject"])["commonName"])
+        shown = writer.get_extra_info("peercert") or {"subject": [[("commonName", "nobody")]]}
+        seen.append(dict(pair[0] for pair in shown["subject"])["commonName"])
         await answered(reader, writer, "200 OK" if accepts in ("", seen[-1]) else "401 Unauthorized")
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)

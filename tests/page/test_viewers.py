@@ -19,16 +19,18 @@ from muster.following import Tell
 from muster.page import following, server, viewers
 from muster.page.following import Kept, Places, Table, View
 from muster.page.server import running
-from muster.page.viewers import HTTPS, REQUESTS_OF_ONE, Tokens, let_in, once, token_of
+from muster.page.viewers import HTTPS, REQUESTS_OF_ONE, TokenAccess, Tokens, let_in, once, token_of
+from shared.cluster.kube import KubeCluster
 from shared.errors import Refused
 from shared.eventlog import Stored
 from shared.flow import Shares
 from shared.job.events.status import JobFailed
 from shared.process import serving
 from shared.process.serving import Certificate, listening, meanwhile
-from shared.process.settings import HttpsPort
+from shared.process.settings import HttpsPort, Settings
 from shared.telling.shown import Shown
 from shared.telling.targets import Asked
+from tests.cluster.test_kubeconfig import a_server_that_asks_for_certificates, write
 from tests.kit.builders import a_running_job
 from tests.page.conftest import Memory
 from tests.page.test_server import told
@@ -469,3 +471,21 @@ async def test_a_job_that_nobody_reads_is_left_while_its_view_is_read(
         async with asyncio.timeout(10):
             while kept._things:
                 await asyncio.sleep(0.02)
+
+
+async def test_the_page_shows_no_certificate_that_its_kubeconfig_got_while_it_ran(tmp_path: Path):
+    """The API server would take each viewer for the user of that certificate, whatever their token is."""
+    before, after = Authority(tmp_path / "before"), Authority(tmp_path / "after")
+    mine = after.issue("admin")
+
+    def written(authority: Authority, user: dict[str, str]) -> Path:
+        cluster = {"server": url, "certificate-authority": str(authority.path)}
+        return Path(write(tmp_path / "config", cluster=cluster, user=user, **{"current-context": "it"}))
+
+    async with a_server_that_asks_for_certificates(after, after.issue("server"), must=False) as (url, seen):
+        place = await viewers._place(Settings(KUBECONFIG=written(before, {})))
+        client = KubeCluster(TokenAccess(place, "a viewer's"))
+        written(after, {"client-certificate": str(mine.certificate), "client-key": str(mine.key)})
+        await client.ask("/version", what="ask")
+        await client.close()
+    assert seen == ["nobody"]
