@@ -124,10 +124,14 @@ class _Access:
         return _context(self._configuration)
 
     def _use_certificates(self, configuration: Any) -> None:
-        """From now on no request uses a connection with other certificates than these.  Raises `OSError`."""
-        if (found := _certificates(configuration)) != self._certificates:
-            self.options = {**self.options, "ssl": _context(configuration)}
-            self._certificates = found
+        """From now on no request uses a connection with other certificates than these.  Raises `Transient`."""
+        try:
+            if (found := _certificates(configuration)) != self._certificates:
+                self.options = {**self.options, "ssl": _context(configuration)}
+                self._certificates = found
+        except OSError as error:
+            # Another program may be writing the file at this moment.
+            raise Transient(f"the new certificates cannot be used: {error}") from error
 
     async def headers(self) -> Mapping[str, str]:
         settings = await self._configuration.auth_settings()
@@ -204,9 +208,9 @@ class _KubeconfigAccess(_Access):
                 with tempfile.TemporaryDirectory() as folder:
                     fresh, self._plugin = await _load(self._paths, self._named, self._anonymous, Path(folder))
                     self._use_certificates(fresh)
-            except (Refused, OSError) as error:
+            except Refused as refusal:
                 # Another program may be writing the file at this moment.
-                raise Transient(str(error)) from error
+                raise Transient(str(refusal)) from refusal
             self._configuration.api_key = fresh.api_key
 
     async def trust(self) -> None:

@@ -192,6 +192,9 @@ async def test_a_pod_trusts_the_new_authority_of_its_cluster(tmp_path: Path, mon
         serve_by(after)
         with pytest.raises(Transient, match="not trusted"):
             await client.ask("/version", what="ask")
+        trusted.write_bytes(after.path.read_bytes()[:99])
+        with pytest.raises(Transient, match="new certificates cannot be used"):
+            await client.ask("/version", what="ask")
         trusted.write_bytes(after.path.read_bytes())
         await client.ask("/version", what="ask")
         await client.close()
