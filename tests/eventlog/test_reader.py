@@ -87,6 +87,7 @@ async def test_a_mirror_that_an_administrator_made_with_fewer_events_hides_none(
                 assert [event.sequence for event in await read_to_end(reading, *subjects)] == [*range(first, 22)]
 
 
+@pytest.mark.unrecorded
 async def test_a_purged_log_is_read_as_fast_as_a_whole_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     number = 200
     async with a_server(tmp_path) as server:

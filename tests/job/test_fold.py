@@ -456,6 +456,7 @@ def test_a_job_that_lives_a_year_keeps_a_bounded_state():
     assert sizes[1] < 1.1 * sizes[0]
 
 
+@pytest.mark.unrecorded
 def test_flips_of_readiness_for_weeks_keep_a_bounded_memory():
     history = a_history(a_running_job())
     tracemalloc.start()

@@ -160,6 +160,7 @@ def sealed_jobs(first: int, end: int) -> Iterable[Stored]:
         yield from (*events, stored(history, seal_of(history)))
 
 
+@pytest.mark.unrecorded
 def test_five_hundred_sealed_jobs_are_a_small_line_each():
     histories = folded(sealed_jobs(0, 100))
     tracemalloc.start()

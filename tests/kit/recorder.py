@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import msgspec
@@ -48,6 +47,8 @@ class Recorder:
         """By a hash of the events up to this one: the hash before it, and the event."""
         self._followed: set[bytes] = set()
         self._journals: list[MemoryJournal] = []
+        self.rests = False
+        """True during a test that measures what recording would take, too."""
 
     @contextmanager
     def recording(self) -> Iterator["Recorder"]:
@@ -58,20 +59,16 @@ class Recorder:
             return fold(history, stored)
 
         def begun(journal: MemoryJournal, **given: Any) -> None:
-            self._journals.append(journal)
+            if not self.rests:
+                self._journals.append(journal)
             begin(journal, **given)
 
-        async def left(
-            server: NatsServer,
-            kind: type[BaseException] | None,
-            error: BaseException | None,
-            traceback: TracebackType | None,
-        ) -> None:
+        async def left(server: NatsServer, *about: object) -> None:
             with suppress(Trouble, TimeoutError, KeyError):
-                if server.running:
+                if server.running and not self.rests:
                     async with asyncio.timeout(PATIENCE_SECONDS), connected(server, READER) as log:
                         await everything(log)
-            await leave(server, kind, error, traceback)
+            await leave(server, *about)
 
         History.fold, MemoryJournal.__init__, NatsServer.__aexit__ = folded, begun, left  # type: ignore[assignment]
         try:
@@ -83,7 +80,8 @@ class Recorder:
         """Write what came since the last time, under a test's name."""
         stem = re.sub(r"[^\w.-]+", "-", name)[-LONGEST_NAME:]
         for journal in self._journals:
-            folded(journal.events)
+            if all(map(_is_kept, journal.events)):
+                folded(journal.events)
         self._journals.clear()
         for end in self._events.keys() - self._followed:
             log = [*self._back_from(end)][::-1]
@@ -99,6 +97,8 @@ class Recorder:
             yield stored
 
     def _note(self, history: History, stored: Stored) -> None:
+        if self.rests:
+            return
         known, before = self._ends.get(id(history), (None, b""))
         if not history.sequence:
             before = b""
@@ -125,6 +125,10 @@ class Recording:
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        self._recorder.rests = item.get_closest_marker("unrecorded") is not None
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> None:

@@ -324,6 +324,7 @@ async def test_a_watch_as_yaml_is_a_stream_of_documents(log: Log):
     assert [each["ready"] for each in documents] == [3, 2]
 
 
+@pytest.mark.unrecorded
 async def test_a_list_keeps_no_events(log: Log, monkeypatch: pytest.MonkeyPatch):
     log.add(*a_running_job(2))
     journal, size = MemoryEventLog(log.journal), 1_000_000
