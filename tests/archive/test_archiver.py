@@ -490,6 +490,21 @@ async def test_a_copy_is_made_of_no_answer_that_ends_before_the_seal(
         assert (len(await left(log, key)), await kept(log, namespace)) == (1, 1)
 
 
+def then_stopped(
+    other: Archive, seal: Seal, lines: bytes, seconds: float
+) -> Callable[[str], AsyncIterator[parts.Part]]:
+    """The look of an archiver that is stopped behind it, while another one stores these lines."""
+
+    async def look(subject: str) -> AsyncIterator[parts.Part]:
+        async for part in other.parts(subject):
+            yield part
+        await other.store(subject, seal, [gzip.compress(lines)], "{}")
+        # For one second the server itself knows what was stored.
+        await asyncio.sleep(seconds)
+
+    return look
+
+
 async def test_an_archiver_that_was_stopped_after_it_looked_doubles_nothing(
     nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ):
@@ -497,14 +512,7 @@ async def test_an_archiver_that_was_stopped_after_it_looked_doubles_nothing(
     async with connected(nats_server, ARCHIVER) as log:
         mine, other = log.archive, log.archive
 
-        async def then_stopped(subject: str) -> AsyncIterator[parts.Part]:
-            async for part in other.parts(subject):
-                yield part
-            await other.store(subject, seal, [gzip.compress(b"one\n")], "{}")
-            # For one second the server itself knows what was stored.
-            await asyncio.sleep(1.6)
-
-        monkeypatch.setattr(mine, "parts", then_stopped)
+        monkeypatch.setattr(mine, "parts", then_stopped(other, seal, b"one\n", 1.6))
         await mine.store(subject, seal, [gzip.compress(b"one\n")], "{}")
         assert len([part async for part in other.parts(subject)]) == 1
 
@@ -541,15 +549,8 @@ async def test_a_part_that_another_archiver_packed_otherwise_is_not_taken_for_on
     async with connected(nats_server, ARCHIVER) as log:
         mine, other = log.archive, log.archive
 
-        async def then_stopped(subject: str) -> AsyncIterator[parts.Part]:
-            async for part in other.parts(subject):
-                yield part
-            await other.store(subject, seal, [gzip.compress(b"1\n2\n")], "{}")
-            # For one second the server itself knows what was stored.
-            await asyncio.sleep(seconds)
-
         with monkeypatch.context() as stopped:
-            stopped.setattr(mine, "parts", then_stopped)
+            stopped.setattr(mine, "parts", then_stopped(other, seal, b"1\n2\n", seconds))
             with pytest.raises(Conflict):
                 await mine.store(subject, seal, [gzip.compress(b"1\n"), gzip.compress(b"2\n")], "{}")
         await mine.store(subject, seal, [gzip.compress(b"1\n"), gzip.compress(b"2\n")], "{}")

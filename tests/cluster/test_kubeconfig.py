@@ -213,7 +213,7 @@ async def a_server_that_asks_for_certificates(
 ) -> AsyncIterator[tuple[str, list[str]]]:
     """It answers 200 to everything, or 401 to others than it `accepts`; each client's name is added to the list.
 
-    A client `must` show a certificate, or is called nobody.
+    A client `must` show a certificate; the name of one without it is `nobody`.
     """
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority.path))
     context.load_cert_chain(mine.certificate, mine.key)

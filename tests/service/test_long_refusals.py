@@ -85,6 +85,15 @@ def away(before: object, after: object) -> None:
         raise Transient(f"create Pod: 500 InternalError: {AWAY}", reason="WebhookFailed", words=AWAY)
 
 
+async def is_told_seldom_and_ends_with_its_cause(world: World) -> None:
+    await world.pass_seconds(3_600)
+    assert world.count("EffectRefused") < 9
+    world.store.admit(PODS, lambda before, after: None)
+    await world.pass_seconds(LONGEST_EFFECT_SECONDS)
+    await world.running()
+    assert reasons(world) == []
+
+
 async def test_a_webhook_that_is_away_is_named_after_ten_seconds_and_the_job_goes_on_when_it_is_back(world: World):
     world.store.admit(PODS, away)
     world.apply(TRAININGJOBS, a_training_job(workers=2))
@@ -94,12 +103,7 @@ async def test_a_webhook_that_is_away_is_named_after_ten_seconds_and_the_job_goe
     assert reasons(world) == ["WebhookFailed"]
     assert told(world) == f"CreatePod fails: {AWAY}"
     assert ("WebhookFailed", "resnet") in world.kubernetes_events()
-    await world.pass_seconds(3_600)
-    assert world.count("EffectRefused") < 9
-    world.store.admit(PODS, lambda before, after: None)
-    await world.pass_seconds(LONGEST_EFFECT_SECONDS)
-    await world.running()
-    assert reasons(world) == []
+    await is_told_seldom_and_ends_with_its_cause(world)
     # It goes away again while the job runs.
     world.store.admit(PODS, away)
     world.apply(SCALEOUTS, a_scale_out(1))
@@ -121,12 +125,7 @@ async def test_an_api_server_that_fails_on_a_pod_is_told_with_its_words(world: W
     world.apply(TRAININGJOBS, a_training_job(workers=2))
     await world.pass_seconds(12)
     assert told(world) == f"CreatePod fails: {words}"
-    await world.pass_seconds(3_600)
-    assert world.count("EffectRefused") < 9
-    world.store.admit(PODS, lambda before, after: None)
-    await world.pass_seconds(LONGEST_EFFECT_SECONDS)
-    await world.running()
-    assert reasons(world) == []
+    await is_told_seldom_and_ends_with_its_cause(world)
 
 
 @pytest.mark.parametrize("failure", [Transient("timeout"), Transient("503 ServiceUnavailable", retry_after=1)])
