@@ -155,6 +155,15 @@ INTERNAL_ERROR = "InternalError"
 Proxies and a store that is away give other reasons.
 """
 
+TIMEOUT = "Timeout"
+"""The reason of an API server that is ready and does not take an object in time: a webhook hangs, say."""
+
+
+def is_late(failure: Transient) -> bool:
+    """True if no answer came in time, or a 504: of the API server, whose deadline the webhooks share, or of a proxy."""
+    cause = failure.__cause__
+    return isinstance(cause, TimeoutError) or (isinstance(cause, FailedRequest) and cause.status.code == 504)
+
 
 def unknown_fields(message: str) -> list[str]:
     """The paths that the API server names in its answer to an object with unknown fields."""

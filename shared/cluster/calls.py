@@ -230,7 +230,7 @@ class Caller:
                 response = await self._send(method, url, timeout, body, headers or {})
             if response.status == 403 and may_be_starting(await response.read()):
                 # A starting API server forbids everything until it has read its roles.
-                if await self._is_starting(timeout):
+                if not await self.is_ready():
                     raise Transient(f"{what}: forbidden, but the API server is still starting")
                 response = await self._send(method, url, timeout, body, headers or {})
             try:
@@ -256,11 +256,15 @@ class Caller:
             )
         return socket
 
-    async def _is_starting(self, timeout: aiohttp.ClientTimeout) -> bool:
-        """True if the server reports that it is not ready, or forbids even that question."""
-        response = await self._send("GET", URL(f"{self._access.url}/readyz"), timeout, None, {})
-        await response.read()
-        return response.status == 403 or response.status >= 500
+    async def is_ready(self) -> bool:
+        """False if the server reports that it is not ready, forbids even that question, or takes long to answer."""
+        timeout = aiohttp.ClientTimeout(total=self.timeouts.connect)
+        try:
+            response = await self._send("GET", URL(f"{self._access.url}/readyz"), timeout, None, {})
+            await response.read()
+        except (TimeoutError, aiohttp.ClientError, OSError):
+            return False
+        return response.status != 403 and response.status < 500
 
     async def _send(
         self,

@@ -12,7 +12,7 @@ import msgspec
 
 from shared.cluster import MOST_OUTPUT, Execution, Manifest, Resource, Seen
 from shared.cluster.access import find_cluster
-from shared.cluster.answers import Deletion, FailedRequest, Status, is_named_absence, trouble
+from shared.cluster.answers import TIMEOUT, Deletion, FailedRequest, Status, is_late, is_named_absence, trouble
 from shared.cluster.calls import METADATA, Access, Answered, Caller, Timeouts, path_of
 from shared.cluster.decoding import Lines, encode, read_answer, read_object, read_page
 from shared.cluster.examination import Review, Right
@@ -20,6 +20,7 @@ from shared.cluster.executing import execute
 from shared.cluster.kinds import PODS
 from shared.cluster.objects import Object
 from shared.cluster.reflector import Pace, Reflector
+from shared.errors import Transient
 from shared.flow import Limiter
 
 T = TypeVar("T", bound=Object)
@@ -124,7 +125,12 @@ class KubeCluster:
         if resource.kind == PODS.kind:
             # Its fields are a user's.  Otherwise the API server drops those that it does not know.
             query = {**query, "fieldValidation": "Strict"}
-        answer = await self._request("POST", path_of(resource, namespace), what=what, query=query, body=body)
+        try:
+            answer = await self._request("POST", path_of(resource, namespace), what=what, query=query, body=body)
+        except Transient as failure:
+            if is_late(failure) and await self._caller.is_ready():
+                raise Transient(str(failure), reason=TIMEOUT) from failure
+            raise
         return read_object(resource, answer.body)
 
     async def patch(

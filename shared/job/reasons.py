@@ -231,20 +231,19 @@ REFUSALS = {
     "Forbidden": Reason("a right is missing"),
     "InternalError": Reason("the API server failed on the object"),
     "Invalid": Reason("the API server does not take the object as it is", final=FINAL),
-    "LabelsChanged": Reason(
-        "an object of the job lacks Muster's labels: they were changed, or another operator made it"
-    ),
+    "LabelsChanged": Reason("an object of the job lacks Muster's labels, or another operator made it"),
     "NameConflict": Reason("an object of another owner has the name"),
     NAME_HELD: Reason("an object that is still being deleted has the name"),
     "NamespaceTerminating": Reason("the namespace is being deleted"),
     "NotAsked": Reason("the resource does not ask for what the log says it does"),
     "NoPriorityClass": Reason("there is no WorkloadPriorityClass of the name in the job's label"),
-    NO_SCALE: Reason("the definition of this kind of job has no scale subresource", final=FINAL),
-    NOT_OURS: Reason("an object that the log calls the job's is not, by its controller and labels"),
+    NO_SCALE: Reason("the job's kind has no scale subresource", final=FINAL),
+    NOT_OURS: Reason("the controller or labels of an object are not the job's"),
     "QuotaExceeded": Reason("the namespace's quota is used up"),
-    RUNTIME_CHANGED: Reason("the runtime of the job was changed or deleted, and the job's copy of it is not there"),
+    RUNTIME_CHANGED: Reason("the job's runtime was changed or deleted, its copy is lost"),
     UNKNOWN_FIELD: Reason("a pod template has a field that the API server does not know", final=FINAL),
-    SSH_OFF: Reason("the job needs ssh keys, which are switched off in this cluster"),
+    SSH_OFF: Reason("the job needs ssh keys, which are off in this cluster"),
+    "Timeout": Reason("the API server is ready, but not in time with the object; a webhook may hang"),
     "WebhookFailed": Reason("a webhook that the API server asks first does not answer"),
 }
 """Why the API server, or Muster itself, did not carry out an effect."""
@@ -347,7 +346,7 @@ CATALOGUE: Mapping[str, Mapping[str, Reason]] = {
 }
 """By what it is about; a word may stand in two parts with a sentence for each."""
 
-_OUTCOMES = {NAME_HELD: "waits", "InternalError": "fails", "WebhookFailed": "fails"}
+_OUTCOMES = {NAME_HELD: "waits", "InternalError": "fails", "Timeout": "fails", "WebhookFailed": "fails"}
 """What becomes of an effect for these reasons; for all others it is refused."""
 
 _EXPLAINED = (ENDS, PODS, DISRUPTIONS, REFUSALS, HISTORIES)
@@ -366,7 +365,8 @@ def of_refusal(effect: str, reason: str, field: str = "", message: str = "") -> 
         # The message says all of it; the effect is of no use to who misspelt a field.
         return text.first(message)
     where = f" ({field})" if field and not message else ""
-    return text.with_words(f"{effect} {_OUTCOMES.get(reason, 'was refused')}{where}", message)
+    said = message or (REFUSALS[reason].sentence if reason in REFUSALS else "")
+    return text.with_words(f"{effect} {_OUTCOMES.get(reason, 'was refused')}{where}", said)
 
 
 def of_job(kind: str, word: str) -> str:

@@ -145,6 +145,34 @@ class TestCalls:
         await cluster.close()
 
     @pytest.mark.parametrize(
+        ("ready", "reason"),
+        [
+            pytest.param(ok({}), "Timeout", id="that is ready"),
+            pytest.param(status(500, "InternalError"), "", id="whose store is away"),
+            pytest.param(never(), "", id="that answers nothing else either"),
+        ],
+    )
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            pytest.param(never(), id="no answer"),
+            pytest.param(status(504, "Timeout"), id="its own"),
+            pytest.param(html(504), id="a proxy's"),
+        ],
+    )
+    async def test_a_creation_that_takes_too_long_is_about_its_object_at_a_server(
+        self, server: ScriptedApiServer, tmp_path: Path, answer: Answer, ready: Answer, reason: str
+    ) -> None:
+        timeouts = Timeouts(connect=0.3, total=0.3)
+        cluster = await KubeCluster.connect(server.kubeconfig(tmp_path), timeouts=timeouts)
+        server.answers += [answer, ready]
+        with pytest.raises(Transient, match="create Pod team-a/p") as caught:
+            await cluster.create(PODS, "team-a", {"metadata": {"name": "p"}})
+        assert caught.value.reason == reason
+        assert [asked.path for asked in server.asked][1:] == ["/readyz"]
+        await cluster.close()
+
+    @pytest.mark.parametrize(
         "answer",
         [
             pytest.param(status(429, "TooManyRequests"), id="turned away"),

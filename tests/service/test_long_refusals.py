@@ -112,14 +112,26 @@ async def test_a_webhook_that_is_away_is_named_after_ten_seconds_and_the_job_goe
     assert world.kubernetes_events().count(("WebhookFailed", "resnet")) == 2
 
 
-async def test_an_api_server_that_fails_on_a_pod_is_told_with_its_words(world: World):
-    # A webhook's patch that does not apply, a quota that is not counted in time: each answer is about this pod.
-    words = "Internal error occurred: jsonpatch add operation does not apply: doc is missing path: /spec/volumes/-"
-    answer = Status(code=500, reason="InternalError", message=words)
+PATCH = "Internal error occurred: jsonpatch add operation does not apply: doc is missing path: /spec/volumes/-"
+SLOW = "the API server is ready, but not in time with the object; a webhook may hang"
 
+
+@pytest.mark.parametrize(
+    ("failure", "words"),
+    [
+        # A patch of a webhook, a quota that is not counted in time: each answer is about this pod.
+        pytest.param(
+            trouble(Status(code=500, reason="InternalError", message=PATCH), "create Pod", method="POST"),
+            PATCH,
+            id="and says why",
+        ),
+        pytest.param(Transient("create Pod: timed out", reason="Timeout"), SLOW, id="by its silence"),
+    ],
+)
+async def test_an_api_server_that_fails_on_a_pod_is_told(world: World, failure: Transient, words: str):
     def broken(before: object, after: object) -> None:
         if before is None:
-            raise trouble(answer, "create Pod", method="POST")
+            raise failure
 
     world.store.admit(PODS, broken)
     world.apply(TRAININGJOBS, a_training_job(workers=2))

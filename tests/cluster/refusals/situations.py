@@ -51,10 +51,10 @@ class Site:
     async def asked(self, pod: dict[str, Any] | None = None, query: str = "") -> Answer:
         return await self.client.create(self.path("pods") + query, pod or a_pod())
 
-    async def refused(self, pod: dict[str, Any] | None = None) -> Answer:
+    async def refused(self, pod: dict[str, Any] | None = None, query: str = "") -> Answer:
         """The refusal, as soon as the server has heard of its reason; a dry run makes nothing until then."""
         async with asyncio.timeout(BOUND):
-            while (answer := await self.asked(pod, "?dryRun=All")).code == 201:
+            while (answer := await self.asked(pod, f"?dryRun=All{query}")).code == 201:
                 await asyncio.sleep(0.2)
         return answer
 
@@ -179,6 +179,14 @@ async def a_slow_webhook(site: Site) -> Answer:
     return await site.refused()
 
 
+async def a_webhook_that_outlasts_the_deadline(site: Site) -> Answer:
+    site.seconds = 5.0
+    await site.webhook(seconds=10)
+    answer = await site.refused(query="&timeout=1s")
+    # The API server calls its answer a text then.
+    return answer._replace(body=json.loads(answer.body))
+
+
 async def a_broken_webhook(site: Site) -> Answer:
     site.code = 503
     await site.webhook()
@@ -264,6 +272,7 @@ SITUATIONS: dict[str, Callable[[Site], Awaitable[Answer]]] = {
     "a webhook is down": no_webhook,
     "a webhook has no Service": no_service_of_a_webhook,
     "a webhook is slow": a_slow_webhook,
+    "a webhook outlasts the deadline": a_webhook_that_outlasts_the_deadline,
     "a webhook is broken": a_broken_webhook,
     "the quota is used up": beside("resourcequotas", spec={"hard": {"pods": "0"}}),
     "the quota asks for limits": beside("resourcequotas", spec={"hard": {"limits.cpu": "1"}}),

@@ -12,7 +12,7 @@ import pytest
 
 from devcluster.cluster import ADMIN
 from devcluster.controlplane import ControlPlane
-from shared.cluster.answers import as_sent, read_status, trouble
+from shared.cluster.answers import TIMEOUT, FailedRequest, as_sent, is_late, read_status, trouble
 from shared.errors import Conflict, Refused, Transient, Trouble
 from shared.job.events.event import PERMANENT
 from tests.cluster.refusals.situations import PODS, SITUATIONS, a_pod, as_recorded, sites
@@ -42,6 +42,7 @@ OUTCOMES = {
     "a webhook is down": ("tries", "WebhookFailed", ""),
     "a webhook has no Service": ("tries", "WebhookFailed", ""),
     "a webhook is slow": ("tries", "WebhookFailed", ""),
+    "a webhook outlasts the deadline": ("tries", "Timeout", ""),
     "a webhook is broken": ("tries", "WebhookFailed", ""),
     "the quota is used up": ("waits", "QuotaExceeded", ""),
     "the quota asks for limits": ("waits", "Denied", ""),
@@ -75,13 +76,15 @@ It `waits` and tries again, it `tries` at once and says so after a while, or it 
 
 def outcome(situation: str, answer: dict[str, Any]) -> tuple[str, str, str]:
     method = "PATCH" if situation.endswith("does not change") else "POST"
-    found: Trouble = trouble(read_status(json.dumps(answer).encode()), "create it", method=method)
+    status = read_status(json.dumps(answer).encode())
+    found: Trouble = trouble(status, "create it", method=method)
+    found.__cause__ = FailedRequest(status)
     match found:
         case Refused():
             found = as_sent(found, PODS.get(situation, a_pod()))
             return "ends" if found.reason in PERMANENT else "waits", found.reason, found.field
         case Transient():
-            return "tries", found.reason, ""
+            return "tries", TIMEOUT if is_late(found) else found.reason, ""
         case Conflict():
             return "is decided again", "", ""
     raise AssertionError(found)
