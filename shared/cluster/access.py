@@ -5,8 +5,11 @@ The client takes about 20 MiB, and is imported only when a cluster is looked for
 
 import asyncio
 import base64
+import json
 import os
+import signal
 import ssl
+import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -15,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import structlog
 
 from shared.cluster.calls import Access
 from shared.cluster.connections import AbruptResponse, must_have_upgraded
@@ -32,6 +36,14 @@ EXPIRY_MARGIN = timedelta(minutes=5)
 PLUGIN_PAUSE_SECONDS = 60.0
 """A credential plugin is not run again sooner than this."""
 
+PLUGIN_SECONDS = 60.0
+"""A credential plugin that has not ended by then is ended: a person had time to log in."""
+
+RENEWAL_SECONDS = 3.0
+"""A call waits so long for new credentials, so that the look that decides on readiness hears why there are none."""
+
+SILENT = "does not answer; run it by hand: it may wait for a login, or for a server that is away"
+
 RENEWAL_PAUSE_SECONDS = 1.0
 """Rejected credentials are not read again sooner than this."""
 
@@ -40,6 +52,8 @@ READ_BUFFER_BYTES = 2 * 1024 * 1024
 
 INLINED = ("certificate-authority", "client-certificate", "client-key")
 """The fields whose content a kubeconfig may hold itself, base64-encoded, as `<field>-data`."""
+
+log = structlog.get_logger()
 
 MISSING = "no Kubernetes cluster is configured: give a kubeconfig, or set KUBECONFIG, or write ~/.kube/config"
 
@@ -180,8 +194,9 @@ class _KubeconfigAccess(_Access):
             raise Refused(
                 f"the certificates in {os.pathsep.join(paths)} cannot be used: {error}", reason="BadKubeconfig"
             ) from error
-        self._renewed_at = -RENEWAL_PAUSE_SECONDS
-        self._renewing = asyncio.Lock()
+        self._renewal: asyncio.Task[str] | None = None
+        """The last renewal: why it failed, or empty; all calls share it."""
+        self._begun_at = self._renewed_at = time.monotonic()
 
     @classmethod
     async def load(cls, paths: Sequence[str], named: str, anonymous: bool) -> "_KubeconfigAccess":
@@ -192,26 +207,44 @@ class _KubeconfigAccess(_Access):
         return self._context
 
     async def headers(self) -> Mapping[str, str]:
-        if self._plugin is not None and self._plugin.is_due():
-            async with self._renewing:
-                if self._plugin.is_due() and (token := (await self._plugin.run()).get("token")):
-                    self._configuration.api_key["BearerToken"] = f"Bearer {token}"
+        due = self._plugin is not None and self._plugin.is_due() and not self._rests(PLUGIN_PAUSE_SECONDS)
+        if due and (why := await self._renewed()):
+            # The API server says when the present ones no longer hold.
+            log.warning("credentials are not renewed", why=why)
         return await super().headers()
 
     async def renew(self) -> None:
-        async with self._renewing:
-            # Many calls are rejected together: the first one renews for all.
-            if time.monotonic() - self._renewed_at < RENEWAL_PAUSE_SECONDS:
-                return
+        if why := await self._renewed():
+            raise Transient(why)
+
+    async def _renewed(self) -> str:
+        """Why there are no new credentials, or empty.  Many calls are rejected together: one renewal is for all."""
+        if self._renewal is None or not self._rests(RENEWAL_PAUSE_SECONDS):
+            self._begun_at = time.monotonic()
+            self._renewal = asyncio.create_task(self._renew())
+        left = self._begun_at + RENEWAL_SECONDS - time.monotonic()
+        await asyncio.wait((self._renewal,), timeout=max(left, 0.0))
+        if self._renewal.done():
+            return self._renewal.result()
+        return self._plugin.told(SILENT) if self._plugin is not None else "the kubeconfig is being read again"
+
+    def _rests(self, seconds: float) -> bool:
+        """True while a renewal runs, and for so long after the last one."""
+        running = self._renewal is not None and not self._renewal.done()
+        return running or time.monotonic() - self._renewed_at < seconds
+
+    async def _renew(self) -> str:
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                fresh, self._plugin = await _load(self._paths, self._named, self._anonymous, Path(folder))
+                self._use_certificates(fresh)
+        except (Transient, Refused) as trouble:
+            # Another program may be writing the file at this moment.
+            return str(trouble)
+        finally:
             self._renewed_at = time.monotonic()
-            try:
-                with tempfile.TemporaryDirectory() as folder:
-                    fresh, self._plugin = await _load(self._paths, self._named, self._anonymous, Path(folder))
-                    self._use_certificates(fresh)
-            except Refused as refusal:
-                # Another program may be writing the file at this moment.
-                raise Transient(str(refusal)) from refusal
-            self._configuration.api_key = fresh.api_key
+        self._configuration.api_key = fresh.api_key
+        return ""
 
     async def trust(self) -> None:
         await self.renew()
@@ -224,30 +257,31 @@ class _Plugin:
         self._settings = settings
         self._paths = paths
         self._expires: datetime | None = None
-        self._ran_at = -PLUGIN_PAUSE_SECONDS
 
     def is_due(self) -> bool:
         """True shortly before the credentials expire; credentials without an expiry are renewed when rejected."""
-        if self._expires is None or time.monotonic() - self._ran_at < PLUGIN_PAUSE_SECONDS:
-            return False
-        return datetime.now(UTC) > self._expires - EXPIRY_MARGIN
+        return self._expires is not None and datetime.now(UTC) > self._expires - EXPIRY_MARGIN
 
     async def run(self) -> Mapping[str, Any]:
         """Run the plugin; return the status of its `ExecCredential`.  Raises `Transient`."""
-        self._ran_at = time.monotonic()
         try:
             given = await _run_plugin(self._settings)
             expires = given.get("expirationTimestamp")
             self._expires = datetime.fromisoformat(expires) if expires else None
-        except (_client().ConfigException, OSError, ValueError, TypeError, AttributeError) as error:
-            raise self._failed(error) from error
+        except TimeoutError as error:
+            raise Transient(self.told(SILENT)) from error
+        except LookupError as error:
+            raise Transient(self.told(f"failed: there is no {error}")) from error
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            raise Transient(self.told(f"failed: {error}")) from error
         if not (given.get("token") or (given.get("clientCertificateData") and given.get("clientKeyData"))):
-            raise self._failed("it gave neither a token nor a certificate with its key")
+            raise Transient(self.told("failed: it gave neither a token nor a certificate with its key"))
         return given
 
-    def _failed(self, why: object) -> Transient:
-        told = " ".join(str(why).split())
-        return Transient(f"the credential plugin named in {os.pathsep.join(self._paths)} failed: {told}")
+    def told(self, what: str) -> str:
+        """One line about this plugin."""
+        line = f"the credential plugin {self._settings.get('command')} named in {os.pathsep.join(self._paths)} {what}"
+        return " ".join(line.split())
 
 
 def _certificates(configuration: Any) -> list[bytes]:
@@ -280,12 +314,37 @@ def _new_configuration() -> Any:
 
 
 async def _run_plugin(settings: Mapping[str, Any]) -> dict[str, Any]:
-    from kubernetes.aio.config import exec_provider, kube_config
-
-    client: Any = exec_provider
-    node: Any = kube_config.ConfigNode
-    given: dict[str, Any] = await client.ExecProvider(node("exec", settings)).run()
-    return given
+    """What it prints.  Raises `TimeoutError`, and for what is no plugin or no credentials what Python raises there."""
+    person = sys.stdout.isatty()
+    asked = {"apiVersion": settings["apiVersion"], "kind": "ExecCredential", "spec": {"interactive": person}}
+    variables = {each["name"]: each["value"] for each in settings.get("env") or ()}
+    process = await asyncio.create_subprocess_exec(
+        settings["command"],
+        *(settings.get("args") or ()),
+        env={**os.environ, **variables, "KUBERNETES_EXEC_INFO": json.dumps(asked)},
+        stdin=None if person else asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        # A person's plugin may ask at the terminal.
+        start_new_session=not person,
+    )
+    try:
+        async with asyncio.timeout(PLUGIN_SECONDS):
+            output, complaint = await process.communicate()
+    finally:
+        if process.returncode is None and person:
+            process.kill()
+        elif process.returncode is None:
+            # With the programs that it has begun.
+            os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+    if process.returncode:
+        raise ValueError(f"it ended with {process.returncode}: {complaint.decode(errors='replace')}")
+    given: dict[str, Any] = json.loads(output)
+    if given["apiVersion"] != settings["apiVersion"]:
+        raise ValueError(f"it answers in {given['apiVersion']}, and the kubeconfig asks for {settings['apiVersion']}")
+    status: dict[str, Any] = given["status"]
+    return status
 
 
 def _load_service_account(configuration: Any) -> None:

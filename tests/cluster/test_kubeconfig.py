@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,12 @@ import yaml
 
 from shared.cluster import access
 from shared.cluster.access import find_cluster
+from shared.cluster.examination import PATIENCE_SECONDS, Right, must_allow
 from shared.cluster.kube import KubeCluster
 from shared.cluster.kubeconfig import current_context
 from shared.errors import Refused, Transient
 from shared.eventlog.tls import Tls
+from tests.kit.watching import PATIENCE
 from tests.security.authority import Authority
 
 PLUGIN_VERSION = "client.authentication.k8s.io/v1"
@@ -37,14 +40,19 @@ def write(path: Path, *, cluster: dict[str, Any], user: dict[str, Any], **more: 
     return str(path)
 
 
-def plugin(folder: Path, **given: str) -> dict[str, Any]:
-    """The user entry of a plugin that gives this; its token gets a number, one more at each run."""
+def plugin(folder: Path, *, answers: int = 99, **given: str) -> dict[str, Any]:
+    """The user entry of a plugin that gives this; its token gets a number, one more at each run.
+
+    It `answers` so often, and then hangs in a program of its own.
+    """
     program, counter = folder / "plugin.py", folder / "runs"
     program.write_text(f"""
-import json, pathlib
+import json, pathlib, subprocess
 counter = pathlib.Path({str(counter)!r})
 runs = len(counter.read_text()) + 1 if counter.exists() else 1
 counter.write_text("x" * runs)
+if runs > {answers}:
+    subprocess.run(["sleep", "321"])
 given = json.loads({json.dumps(given)!r})
 if "token" in given:
     given["token"] += str(runs)
@@ -96,6 +104,7 @@ def test_a_missing_entry_is_named(tmp_path: Path, changed: dict[str, Any], told:
 
 async def test_a_plugin_is_run_again_before_its_token_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(access, "PLUGIN_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(access, "RENEWAL_PAUSE_SECONDS", 0.0)
     soon = (datetime.now(UTC) + timedelta(minutes=4)).isoformat().replace("+00:00", "Z")
     user = plugin(tmp_path, token="run-", expirationTimestamp=soon)
     path = write(tmp_path / "config", cluster={"server": "http://it"}, user=user, **{"current-context": "it"})
@@ -119,8 +128,51 @@ async def test_a_token_without_an_expiry_is_kept_until_it_is_not_accepted(
 async def test_a_plugin_that_gives_half_a_certificate_is_named_with_what_is_missing(tmp_path: Path):
     user = plugin(tmp_path, clientCertificateData="a certificate")
     path = write(tmp_path / "config", cluster={"server": "http://it"}, user=user, **{"current-context": "it"})
-    with pytest.raises(Transient, match=r"plugin named in .* gave neither a token nor a certificate with its key"):
+    with pytest.raises(Transient, match=r"plugin .* named in .* gave neither a token nor a certificate with its key"):
         await find_cluster(Path(path))
+
+
+async def test_a_plugin_that_hangs_is_ended_with_its_programs_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(access, "PLUGIN_SECONDS", 1.0)
+    user = plugin(tmp_path, answers=0, token="run-")
+    path = write(tmp_path / "config", cluster={"server": "http://it"}, user=user, **{"current-context": "it"})
+    before = sleepers()
+    async with asyncio.timeout(PATIENCE):
+        with pytest.raises(Transient, match=rf"plugin {sys.executable} named in {path} does not answer; run it"):
+            await find_cluster(Path(path))
+        while sleepers() - before:
+            await asyncio.sleep(0.01)
+
+
+async def test_calls_go_on_with_the_credentials_that_hold_while_a_plugin_hangs_and_readiness_names_it_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    assert access.RENEWAL_SECONDS < PATIENCE_SECONDS
+    monkeypatch.setattr(access, "RENEWAL_SECONDS", 0.2)
+    monkeypatch.setattr(access, "PLUGIN_PAUSE_SECONDS", 0.0)
+    soon = (datetime.now(UTC) + timedelta(minutes=4)).isoformat().replace("+00:00", "Z")
+    user = plugin(tmp_path, answers=1, token="run-", expirationTimestamp=soon)
+    server = await asyncio.start_server(partial(answered, status="401 Unauthorized"), "127.0.0.1", 0)
+    cluster = {"server": f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"}
+    path = write(tmp_path / "config", cluster=cluster, user=user, **{"current-context": "it"})
+    found = await find_cluster(Path(path))
+    async with server, asyncio.timeout(PATIENCE):
+        both = await asyncio.gather(found.headers(), found.headers())
+        assert both == [{"authorization": "Bearer run-1"}] * 2
+        client = KubeCluster(found)
+        for _ in range(2):
+            with pytest.raises(Transient, match=r"plugin .* does not answer"):
+                await must_allow(client, [Right("get", "", "pods")], "")
+        await client.close()
+    assert (tmp_path / "runs").read_text() == "xx"
+
+
+def sleepers() -> set[str]:
+    """The processes in which plugins hang."""
+    lines = {each.parent.name: each.read_bytes() for each in Path("/proc").glob("[0-9]*/cmdline") if each.exists()}
+    return {number for number, line in lines.items() if line == b"sleep\x00321\x00"}
 
 
 async def test_the_certificate_of_a_plugin_proves_who_we_are_at_every_start(
