@@ -48,7 +48,7 @@ DECIDING: dict[str, object] = {"MUSTER_DRAIN": 10, "MUSTER_EXEC": "true"}
 """The settings that reach a `decide`, with their defaults: with any others a history leads to the same decisions."""
 
 
-class HttpsPort(BaseModel, frozen=True, use_attribute_docstrings=True):
+class HttpsPort(BaseModel, frozen=True):
     """A port that a service opens, and its certificate."""
 
     port: int = 0
@@ -83,7 +83,6 @@ class Settings(BaseSettings):
         env_nested_delimiter="_",
         env_nested_max_split=1,
         frozen=True,
-        use_attribute_docstrings=True,
     )
 
     nats_url: str = Field(default="nats://127.0.0.1:4222", validation_alias=_also("NATS_URL"))

@@ -3,13 +3,16 @@
 Pure, but for `make pages`, which writes `docs/settings.md`.
 """
 
+import ast
+import inspect
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-from pydantic import AliasChoices
+from pydantic import AliasChoices, BaseModel
 from pydantic.fields import FieldInfo
 
 from shared.process.settings import HttpsPort, Settings
@@ -52,23 +55,35 @@ OTHERS = (
 def page() -> str:
     """`docs/settings.md`."""
     same: dict[str, list[str]] = {}
-    for name, field in _fields():
-        meaning = f"{_value(field.annotation)}{_default(field)}: {_joined(field.description or '')}"
+    for name, field, said in _fields():
+        meaning = f"{_value(field.annotation)}{_default(field)}: {_joined(said)}"
         same.setdefault(meaning, []).append(f"`{name}`")
     rows = (f"- {', '.join(names)} {meaning}" for meaning, names in same.items())
     others = (f"- `{name}` ({reader}): {meaning}" for name, reader, meaning in OTHERS)
     return PAGE.format(settings="\n".join(rows), others="\n".join(others))
 
 
-def _fields() -> Iterator[tuple[str, FieldInfo]]:
-    """All by their variables; what a port is for is said at its number."""
+def _fields() -> Iterator[tuple[str, FieldInfo, str]]:
+    """All by their variables, with what each is for; what a port is for is said at its number."""
+    said, of_port = docstrings(Settings), docstrings(HttpsPort)
     for name, field in Settings.model_fields.items():
         if field.annotation is not HttpsPort:
-            yield variable(name), field
+            yield variable(name), field, said[name]
             continue
         for inner, part in HttpsPort.model_fields.items():
-            said = f"{field.description} {part.description}" if inner == "port" else part.description
-            yield f"{variable(name)}_{inner.upper()}", FieldInfo.merge_field_infos(part, description=said)
+            whole = f"{said[name]} {of_port[inner]}" if inner == "port" else of_port[inner]
+            yield f"{variable(name)}_{inner.upper()}", part, whole
+
+
+def docstrings(model: type[BaseModel]) -> dict[str, str]:
+    """Of its fields.  Where pydantic is told to read them, every process reads the sources at its start."""
+    (parsed,) = ast.parse(inspect.getsource(model)).body
+    assert isinstance(parsed, ast.ClassDef)
+    return {
+        ast.unparse(field.target): inspect.cleandoc(str(ast.literal_eval(said.value)))
+        for field, said in pairwise(parsed.body)
+        if isinstance(field, ast.AnnAssign) and isinstance(said, ast.Expr)
+    }
 
 
 def variable(name: str) -> str:
