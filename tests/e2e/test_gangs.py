@@ -1,5 +1,6 @@
 """Gangs on the real kube-scheduler: 1.36, and any other version that `KUBEBUILDER_ASSETS` has."""
 
+import asyncio
 import functools
 import json
 import subprocess
@@ -23,7 +24,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.real, pytest.mark.asyncio(loop_scope=
 
 PLACE = "muster.dev/place"
 """A resource of the node: each worker needs one."""
-QUIET_SECONDS = 8
+QUIET_SECONDS, LOOKS = 2.0, 8
 """The real one binds pods within a second."""
 
 
@@ -73,8 +74,7 @@ def a_gang(name: str, workers: int, *, gang: str = "", priority: str = "low", **
 async def placed(operator: Operator, job: str) -> list[str]:
     """Its workers with a node."""
     selector = f"training-job-name={job},training-job-role=worker"
-    listed = json.loads(await operator.kubectl("get", "pods", "-l", selector, "-o", "json"))
-    return sorted(pod["metadata"]["name"] for pod in listed["items"] if pod["spec"].get("nodeName"))
+    return sorted(pod.metadata.name for pod in await operator.found(selector) if pod.spec.node_name)
 
 
 async def all_made(operator: Operator, *jobs: str, workers: int) -> None:
@@ -92,9 +92,9 @@ async def stays(operator: Operator, counts: dict[str, int]) -> None:
         return {job: len(await placed(operator, job)) for job in counts} == counts
 
     await operator.until(so, lambda: f"not {counts}")
-    for _ in range(QUIET_SECONDS):
+    for _ in range(LOOKS):
         assert await so()
-        await operator.kubectl("get", "nodes")
+        await asyncio.sleep(QUIET_SECONDS / LOOKS)
 
 
 async def gone(operator: Operator, *jobs: str) -> None:

@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any
 
-import msgspec
 import pytest
 
 from services.watcher.core.disruption import lost_by_pod
-from shared.cluster.objects import Pod
+from shared.cluster.kinds import NODES, PODS
+from shared.cluster.objects import Node, NodeCondition
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.job.naming import FORCE_DELETE_AFTER
 from tests.kit.hosts import HOSTS, MakeHost, real
@@ -67,19 +67,28 @@ async def a_job_on_two_nodes(
 
 async def take_pods(operator: Operator) -> bool:
     """True if every node is well."""
-    nodes = json.loads(await operator.kubectl("get", "nodes", "-o", "json"))["items"]
-    ready = [known["status"] for node in nodes for known in node["status"]["conditions"] if known["type"] == "Ready"]
-    return ready == ["True"] * len(nodes) and not any(node["spec"].get("taints") for node in nodes)
+    nodes = [await a_node(operator, name) for name in (STAYS, GOES)]
+    return all(is_ready(node).status == "True" and not node.spec.taints for node in nodes)
+
+
+async def a_node(operator: Operator, name: str) -> Node:
+    found = await operator.stack.kube.get(NODES, "", name)
+    assert found is not None
+    return found
+
+
+def is_ready(node: Node) -> NodeCondition:
+    """What its condition Ready says."""
+    return next(known for known in node.status.conditions or () if known.type == "Ready")
 
 
 async def nodes_of_workers(operator: Operator, job: str) -> dict[str, str]:
     """The node of each worker that is not to go."""
     selector = f"training-job-name={job},training-job-role=worker"
-    listed = json.loads(await operator.kubectl("get", "pods", "-l", selector, "-o", "json"))
     return {
-        pod["metadata"]["name"]: pod["spec"].get("nodeName", "")
-        for pod in listed["items"]
-        if "deletionTimestamp" not in pod["metadata"]
+        pod.metadata.name: pod.spec.node_name or ""
+        for pod in await operator.found(selector)
+        if pod.metadata.deletion_timestamp is None
     }
 
 
@@ -151,15 +160,15 @@ async def count_as_lost(operator: Operator, *, controlled: bool) -> datetime:
         lost = {"type": "Ready", "status": "Unknown", "lastTransitionTime": _now(), "reason": "NodeStatusUnknown"}
         patch = json.dumps({"status": {"conditions": [lost]}})
         await operator.kubectl("patch", "node", GOES, "--subresource=status", "--type=strategic", "-p", patch)
-    found: dict[str, Any] = {}
+    known = NodeCondition()
 
     async def unknown() -> bool:
-        node = json.loads(await operator.kubectl("get", "node", GOES, "-o", "json"))
-        found.update(next(known for known in node["status"]["conditions"] if known["type"] == "Ready"))
-        return bool(found["status"] == "Unknown")
+        nonlocal known
+        known = is_ready(await a_node(operator, GOES))
+        return known.status == "Unknown"
 
-    await operator.until(unknown, lambda: f"the node is {found}")
-    return datetime.fromisoformat(found["lastTransitionTime"])
+    await operator.until(unknown, lambda: f"the node is {known}")
+    return datetime.fromisoformat(known.last_transition_time or "")
 
 
 def _now() -> str:
@@ -209,8 +218,8 @@ async def its_node_dies(operator: Operator, before: dict[str, str], *, controlle
     if controlled:
         # A watcher that may not see nodes reads it in the pod.
         async def pod_shows_it() -> bool:
-            pod = await operator.kubectl("get", "pod", lost[0], "-o", "json")
-            return lost_by_pod(msgspec.json.decode(pod, type=Pod)) == "NodeUnreachable"
+            pod = await operator.stack.kube.get(PODS, "default", lost[0])
+            return pod is not None and lost_by_pod(pod) == "NodeUnreachable"
 
         await operator.until(pod_shows_it, lambda: f"{lost[0]} does not show that its node is lost")
     history = [stored for stored in await operator.log() if stored.subject.endswith("NodeLost")]

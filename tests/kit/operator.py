@@ -17,6 +17,7 @@ from muster.stack import Stack
 from services.status.core.documents import canonical, document_of, with_head
 from shared.cluster import Resource, Snapshot
 from shared.cluster.kinds import PODS
+from shared.cluster.objects import Pod
 from shared.eventlog import Stored
 from shared.eventlog.account import READER
 from shared.frameworks.kinds import BUILT_IN
@@ -150,7 +151,10 @@ class Operator:
         """Wait until no object of these kinds, a comma between them, has the job's name in its own."""
 
         async def nothing() -> bool:
-            return job not in await self.kubectl("get", kinds, "-o", "name")
+            if left := [name for name in (await self.kubectl("get", kinds, "-o", "name")).split() if job in name]:
+                # It watches: the garbage collector takes its time, and each kubectl that asks again is a process.
+                await self.kubectl("wait", "--for=delete", "--timeout=50s", *left)
+            return not left
 
         await self.until(nothing, lambda: "something of the job is left")
 
@@ -261,14 +265,16 @@ class Operator:
 
     async def pod_uids(self, job: str, namespace: str = "default") -> dict[str, str]:
         """The uids of a job's pods, by name."""
-        return await self._listed(f"training-job-name={job}", namespace)
+        found = await self.found(f"training-job-name={job}", namespace)
+        return {pod.metadata.name: pod.metadata.uid for pod in found}
 
-    async def _listed(self, selector: str, namespace: str) -> dict[str, str]:
+    async def found(self, selector: str, namespace: str = "default") -> tuple[Pod, ...]:
+        """The pods that a selector finds."""
         # It is asked again and again, and each kubectl is a process.
         async with aclosing(self.stack.kube.watch(PODS, namespace=namespace, selector=selector)) as watch:
             seen = await anext(watch)
         assert isinstance(seen, Snapshot)
-        return {pod.metadata.name: pod.metadata.uid for pod in seen.objects}
+        return seen.objects
 
     async def has_pods(self, job: str, *names: str) -> None:
         """Wait until these are the job's pods, and no others."""
@@ -276,7 +282,7 @@ class Operator:
 
     async def selected(self, selector: str) -> list[str]:
         """Names of the pods that a selector finds, sorted."""
-        return sorted(await self._listed(selector, "default"))
+        return sorted(pod.metadata.name for pod in await self.found(selector))
 
     async def selects(self, selector: str, *names: str) -> None:
         """Wait until a selector finds these pods, and no others."""
