@@ -1,6 +1,7 @@
 """The chart installed on the real control plane: its Deployments, its NATS and its Job run from the working tree.
 
 Every service has its own account's rights and token, its own password at the log, and the `restricted` profile.
+A program in a pod reports to the watcher: its token, the token's review and TLS are real.
 """
 
 import json
@@ -14,6 +15,7 @@ import pytest
 import yaml
 
 from shared.eventlog.account import USERS
+from shared.job.naming import STALL_TIMEOUT
 from tests.kit.next_release import FIELD, next_release
 from tests.kit.operator import a_job
 from tests.kit.platform import ROOT, Platform, a_platform
@@ -26,10 +28,20 @@ INSTALL = "helm install muster deploy/helm/muster --namespace muster --create-na
 WAIT = "--wait --timeout 2m"
 PATIENCE = 130.0
 """Seconds for a command that waits up to two minutes itself."""
-PRODUCTION = "--set replicas=2 --set nats.replicas=3"
+PRODUCTION = "--set replicas=2 --set nats.replicas=3 --set progress.enabled=true"
 FEW_RESOURCES = "--set resources.requests.cpu=10m --set nats.resources.requests.cpu=10m"
 """So that two pods of everything and their successors have room on one small machine."""
 UNTIL_TOLD = "until [ -e /tmp/end ]; do sleep 0.1; done"
+LIMIT = 10
+"""Seconds without a step, after which a program is stalled."""
+STEPS = """
+import time
+from muster.train import report
+for step in range(1, 21):
+    report(step, 100, checkpoint=step // 5 * 5 or None, loss=1 / step)
+    time.sleep(0.1)
+time.sleep(1000)
+"""
 DEFINITION = "customresourcedefinition/trainingjobs.kai.alibabacloud.com"
 RUNBOOK = ROOT / "docs" / "runbook.md"
 BY_HAND, LARGER, MOVED = "What `kubectl scale` changed", "A larger disk", "Another number of servers"
@@ -61,6 +73,18 @@ def a_long_job(name: str) -> dict[str, Any]:
         (container,) = replicas["template"]["spec"]["containers"]
         container["image"] = "code:1"
     return job
+
+
+def a_stalling_job() -> dict[str, Any]:
+    """It makes twenty steps, and stops."""
+    container = {"name": "pytorch", "image": "muster:0.1.0", "command": ["python", "-c", STEPS]}
+    spec = {"Master": {"replicas": 1, "template": {"spec": {"containers": [container]}}}}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": "steps", "namespace": "default", "annotations": {STALL_TIMEOUT: str(LIMIT)}},
+        "spec": {"pytorchReplicaSpecs": spec},
+    }
 
 
 async def lives(platform: Platform) -> list[tuple[str, str, int]]:
@@ -107,11 +131,13 @@ async def test_jobs_know_nothing_of_upgrades_rollbacks_and_the_end_of_two_replic
     budgets = (await platform.get("poddisruptionbudgets --namespace muster"))["items"]
     assert {one["metadata"]["name"] for one in budgets if one["status"]["disruptionsAllowed"] == 1} >= SERVICES
 
-    await platform.do("kubectl apply -f -", given=yaml.safe_dump_all([a_long_job("first"), a_long_job("second")]))
+    jobs = [a_long_job("first"), a_long_job("second"), a_stalling_job()]
+    await platform.do("kubectl apply -f -", given=yaml.safe_dump_all(jobs))
     for job in ("first", "second"):
         await platform.do(f"kubectl wait --for=condition=Running trainingjob/{job} --timeout=60s")
+    await _a_program_reports_with_its_own_token_and_is_stalled_once_it_stops(platform)
     before = await lives(platform)
-    assert len(before) == 6
+    assert len(before) == 7
     known = await history(platform, "first")
     assert known
     assert not has_field(await platform.get(DEFINITION))
@@ -140,6 +166,16 @@ async def test_jobs_know_nothing_of_upgrades_rollbacks_and_the_end_of_two_replic
     assert second == [pod for pod in before if pod[0].startswith("second-")]
     claims = (await platform.get("persistentvolumeclaims --namespace muster"))["items"]
     assert [claim["status"]["phase"] for claim in claims] == ["Bound"] * 3
+
+
+async def _a_program_reports_with_its_own_token_and_is_stalled_once_it_stops(platform: Platform) -> None:
+    def is_stalled(job: Any) -> bool:
+        return any("Stalled" in each["message"] for each in job.get("status", {}).get("conditions", ()))
+
+    await platform.until("pytorchjob steps", is_stalled)
+    why = await platform.do("kubectl -n muster exec deploy/muster-status -- muster why pytorchjob/steps -n default")
+    assert "its newest checkpoint is of step 20" in why
+    assert f"no step for {LIMIT} s" in why
 
 
 async def test_a_lone_server_from_what_it_lacks_at_first_to_three_servers(platform: Platform):
