@@ -31,8 +31,9 @@ help:
 demo: $(READY) $(if $(filter real,$(CLUSTER)),binaries) $(if $(filter k3s,$(CLUSTER)),$(DEVELOPING)) ## try: train a model elastically, then replay its history (KEEP=1 leaves it running; CLUSTER=real|k3s|current)
 	@$(VENV)/bin/muster demo $(if $(call on,$(KEEP)),--keep) $(if $(CLUSTER),--cluster $(CLUSTER)) $(if $(IMAGE),--image $(IMAGE))
 
-test: $(DEVELOPING) ## check: unit, property, contract and embedded end-to-end tests (WORKERS=2; 0 for one process)
-	@$(RUN) -m pytest $(PARALLEL)
+test: $(DEVELOPING) $(if $(call on,$(REAL)),binaries) ## check: unit, property, contract and embedded end-to-end tests (WORKERS=2, 0 for one process; REAL=1 with those of test-real)
+	@$(if $(call on,$(REAL)),$(RUN) -m devcluster.binaries bench)
+	@$(RUN) -m pytest $(if $(call on,$(REAL)),-m "real or not (node or k3s or frameworks or kueue or page)") $(PARALLEL)
 
 sim: $(DEVELOPING) ## prove: the whole system under faults on a virtual clock (SEEDS=1000, or SEED=n for one)
 	@$(RUN) -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),1000))

@@ -71,7 +71,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of `pytest -n`: the files that take longest come first, so that no worker is alone with one at the end."""
     if hasattr(config, "workerinput"):
-        slow = [{item.path for item in items if item.get_closest_marker(mark)} for mark in ("e2e", "nats")]
+        slow = [{item.path for item in items if item.get_closest_marker(mark)} for mark in ("e2e", "real", "nats")]
 
         def late(item: pytest.Item) -> tuple[bool, ...]:
             # By file: within one the order stays.
