@@ -1,4 +1,4 @@
-"""`muster run --nats embedded`: the whole operator in one process, against any cluster."""
+"""`muster run --nats embedded`: the whole operator in one process."""
 
 import asyncio
 import os
@@ -16,10 +16,12 @@ from muster.stack import CRDS, SERVICES
 from shared.cluster.kube import KubeCluster
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.ports import free_port
-from tests.kit.hosts import MakeHost
+from tests.kit.hosts import EMBEDDED, MakeHost
 from tests.kit.operator import a_job
 
 pytestmark = pytest.mark.e2e
+
+CLUSTERS = EMBEDDED
 
 PATIENCE_SECONDS = 180.0
 STOP_SECONDS = 30.0
