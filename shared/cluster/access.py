@@ -21,7 +21,7 @@ import aiohttp
 import structlog
 
 from shared.cluster.calls import Access
-from shared.cluster.connections import AbruptResponse, must_have_upgraded
+from shared.cluster.connections import AbruptResponse, kept_alive, must_have_upgraded
 from shared.cluster.kubeconfig import current_context, namespace_of, unusable
 from shared.errors import Refused, Transient
 
@@ -124,7 +124,7 @@ class _Access:
     def open(self, requests: type[aiohttp.ClientRequest] = aiohttp.ClientRequest) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
             # Unbounded: the limiter bounds requests, and watches must not wait for them.
-            connector=aiohttp.TCPConnector(limit=0, ssl=self._trust()),
+            connector=aiohttp.TCPConnector(limit=0, ssl=self._trust(), socket_factory=kept_alive),
             # Reading the environment costs more than the request.
             trust_env=False,
             cookie_jar=aiohttp.DummyCookieJar(),

@@ -11,6 +11,7 @@ from typing import Any
 
 import aiohttp
 import msgspec
+from aiohttp.connector import AddrInfoType
 
 from shared.cluster.answers import FailedRequest, Status, read_status
 from shared.errors import Transient
@@ -56,6 +57,20 @@ async def must_have_upgraded(response: aiohttp.ClientResponse) -> None:
 async def read_refusal(response: aiohttp.ClientResponse) -> Status:
     """The Status of a failed answer."""
     return read_status(await response.read(), response.status, response.headers.get("Retry-After", ""))
+
+
+KEEPALIVE = {socket.TCP_KEEPIDLE: 30, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 3}
+"""Seconds and tries: a quiet connection whose other end lost its power is over in 45 s, as in client-go."""
+
+
+def kept_alive(address: AddrInfoType) -> socket.socket:
+    """A socket of which the kernel asks the other end for a sign of life; Linux' own bound is two hours."""
+    family, kind, protocol, *_ = address
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in KEEPALIVE.items():
+        made.setsockopt(socket.IPPROTO_TCP, option, value)
+    return made
 
 
 @contextmanager

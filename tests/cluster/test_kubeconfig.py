@@ -3,6 +3,7 @@
 import ast
 import asyncio
 import json
+import socket
 import ssl
 import sys
 from collections.abc import AsyncIterator
@@ -12,8 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 import yaml
+from aiohttp.connector import Connection
 
 from shared.cluster import access
 from shared.cluster.access import find_cluster
@@ -250,6 +253,26 @@ async def test_a_pod_trusts_the_new_authority_of_its_cluster(tmp_path: Path, mon
         trusted.write_bytes(after.path.read_bytes())
         await client.ask("/version", what="ask")
         await client.close()
+
+
+async def test_a_connection_whose_other_end_lost_its_power_is_noticed_as_soon_as_by_client_go(tmp_path: Path):
+    server = await asyncio.start_server(answered, "127.0.0.1", 0)
+    cluster = {"server": f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"}
+    found = await find_cluster(Path(write(tmp_path / "it", cluster=cluster, user={}, **{"current-context": "it"})))
+    of_tcp = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+    seconds: list[int] = []
+
+    class Seen(aiohttp.ClientRequest):
+        async def send(self, conn: Connection) -> aiohttp.ClientResponse:
+            assert conn.transport is not None
+            made = conn.transport.get_extra_info("socket")
+            assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            idle, interval, count = (made.getsockopt(socket.IPPROTO_TCP, option) for option in of_tcp)
+            seconds.append(idle + interval * count)
+            return await super().send(conn)
+
+    async with server, found.open(Seen) as session, session.get(found.url):
+        assert seconds == [45]
 
 
 async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, status: str = "200 OK") -> None:
