@@ -30,12 +30,12 @@ _NO_MESSAGE = 10037
 _NO_STREAM = 10059
 _NO_PEERS = 10005
 """Fewer servers than copies: the servers of a starting cluster join one after the other."""
-_NO_ROOM = (10023, 10047, 10077)
+_NO_ROOM = (10002, 10023, 10047, 10077)
 _NOTHING_THERE = 404
 
 
 class NoRoom(Transient):
-    """The disk, the server's share of it, or the stream is full."""
+    """The disk, the server's or the account's share of it, or the stream is full."""
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -169,7 +169,8 @@ def trouble(fault: Fault, what: str) -> Refused | Transient:
         # The message does not name the call, so that all calls log one trouble and not many.
         return NoRoom(
             f"the log is full: {fault.description} ({fault.err_code}); make room with "
-            "`nats stream edit JOBS --max-bytes`, or with a larger disk and `max_file_store` for the server"
+            "`nats stream edit JOBS --max-bytes`, or with a larger disk and `max_file_store` for the server, "
+            "or with a larger `max_file` of its account"
         )
     words = f"{what}: {fault.description} ({fault.err_code})"
     if fault.err_code == _NO_STREAM:

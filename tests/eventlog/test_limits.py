@@ -1,8 +1,14 @@
 """What may grow does, nothing becomes smaller than what it holds, and the rest is told."""
 
+from pathlib import Path
+
 import pytest
 
-from shared.eventlog.streams import compare, growth
+from shared.eventlog import api
+from shared.eventlog.account import ADMIN
+from shared.eventlog.server import NatsServer, configuration
+from shared.eventlog.streams import StreamInfo, compare, growth
+from tests.kit.nats import at
 
 
 @pytest.mark.parametrize(
@@ -41,3 +47,17 @@ def test_a_difference_is_a_sentence_that_says_what_it_may_cost():
         "JOBS: compression is 's2', and would be made 'none' today: a copy may be lost when its server was killed and "
         "later stopped",
     ]
+
+
+async def test_an_account_that_has_used_up_its_share_of_the_disk_is_full(tmp_path: Path):
+    users = {ADMIN: "secret"}
+    accounts = configuration(tmp_path, 0, users)["accounts"]
+    accounts["LOG"]["jetstream"] = {"max_file": 10_000}
+    async with (
+        NatsServer(tmp_path, users=users, more={"accounts": accounts}) as server,
+        at(server, ADMIN) as connection,
+    ):
+        await api.call(connection, "STREAM.CREATE.JOBS", {"name": "JOBS", "subjects": ["jobs.>"]}, StreamInfo)
+        await api.publish(connection, "jobs.a", b"1" * 9_000, {})
+        with pytest.raises(api.NoRoom, match=r"resource limits exceeded for account .* `max_file` of its account"):
+            await api.publish(connection, "jobs.b", b"1" * 9_000, {})
