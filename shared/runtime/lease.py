@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 import structlog
 
 from shared.backoff import doubled
-from shared.errors import Conflict, Refused, Trouble
+from shared.errors import Conflict, Refused, Transient, Trouble
 from shared.eventlog import Bucket
 from shared.runtime.loop_thread import LoopThread
 
@@ -32,6 +32,9 @@ OFFER_SECONDS = 10
 
 LONGEST_OFFER_SECONDS = 300
 """While no standby takes the lease, the holder offers it after twice as long each time, up to this."""
+
+UNSTORED = "NATS answers and stores nothing; if its log names a full disk, free that and restart NATS"
+"""After an error of its disk a server answers no write any more until it is restarted, and every read."""
 
 _ENDED = ("Closed", "Disconnected", "Unauthorized")
 """Reasons of refusals after which the connection to the log cannot be used again."""
@@ -143,7 +146,8 @@ class Lease:
     def _pause(self) -> float:
         # A third of the lease leaves two more tries; with the jitter, standby replicas do not ask together.
         third = self.ttl / 3 * (0.9 + self._chance() / 5)
-        if self.held() or self.trouble:
+        # A write without an answer has taken its time already.
+        if self.held() or (self.trouble and self.trouble != UNSTORED):
             return third
         if not self._others:
             return FREE_SECONDS
@@ -176,10 +180,21 @@ class Lease:
             await self._look()
         except (Trouble, TimeoutError) as trouble:
             _raise_if_ended(trouble)
+            if isinstance(trouble, TimeoutError) and await self._answers():
+                trouble = Transient(UNSTORED)
             tell = log.warning if isinstance(trouble, Refused) and str(trouble) != self.trouble else log.debug
             # No text if there was no answer: `health.py` reports a lost connection.
             self.trouble = str(trouble)
             tell("lease not renewed", lease=self._key, why=self.trouble)
+
+    async def _answers(self) -> bool:
+        """True if the log, which did not answer a write, answers a read."""
+        try:
+            async with asyncio.timeout(self.ttl / 4):
+                await self._bucket.get(self._key)
+        except (Trouble, TimeoutError):
+            return False
+        return True
 
     def _overdue(self) -> bool:
         """True if the holder's last renewal is older than a lease lasts, so that it has stopped acting.

@@ -5,6 +5,7 @@ Real service processes with real servers, as in `test_trouble.py`.
 
 import json
 import random
+import resource
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
@@ -116,6 +117,20 @@ async def test_the_disk_is_full(place: Place, tmp_path: Path):
             assert {said["why"] for said in service.lines("not ready")} >= {line["why"]}
     finally:
         await nats.stop()
+
+
+async def test_the_disk_does_not_take_what_the_server_writes(place: Place, tmp_path: Path):
+    """As one that others have filled: the server answers no write, also once there is room, and every read."""
+    async with NatsServer(tmp_path / "nats", users=place.nats.users) as nats:
+        await set_up(nats.url, password=nats.users[ADMIN])
+        async with a_service("status", tmp_path, place.environment("status", NATS_URL=nats.url)) as service:
+            await service.becomes(200)
+            resource.prlimit(nats.pid, resource.RLIMIT_FSIZE, (1, 1))
+            await service.complains("answers and stores nothing", "restart NATS")
+            assert not (await service.becomes(503))["owner"]
+            await nats.restart()
+            await service.becomes(200)
+            await service.says("lease acquired", times=2)
 
 
 async def test_the_log_cannot_be_read(place: Place, tmp_path: Path):

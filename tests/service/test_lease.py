@@ -17,6 +17,7 @@ from shared.runtime.lease import (
     MARGIN_SECONDS,
     OFFER_SECONDS,
     TTL_SECONDS,
+    UNSTORED,
     Lease,
 )
 from tests.kit.tasks import beside
@@ -46,6 +47,8 @@ class Weather:
         self.lets_expire = True
         self.answers_after = 0.0
         """Seconds from a write to its answer."""
+        self.stores_nothing = False
+        """Writes have no answer, and reads have theirs."""
         self.refuses = ""
         """The reason, while writes are refused."""
         self.writes: list[float] = []
@@ -61,6 +64,8 @@ class Weather:
         await self._pass()
         if self.refuses:
             raise Refused("no permission", reason=self.refuses)
+        if self.stores_nothing:
+            await asyncio.Event().wait()
         revision = await self._bucket.put(key, value, expect=expect, ttl=ttl if self.lets_expire else None)
         await asyncio.sleep(self.answers_after)
         if self.forgets_answers:
@@ -209,6 +214,18 @@ async def test_a_lease_that_is_lost_says_what_the_log_answered():
             await until(lambda: [each for each in said if each["event"] == "lease lost"], "the line about it")
     (why,) = [each["why"] for each in said if each["event"] == "lease lost"]
     assert why == "the log does not answer"
+
+
+async def test_a_log_that_stores_nothing_and_answers_reads_is_told_until_it_stores_again():
+    line = Weather(await a_bucket())
+    async with Replica(line, "a").alive() as a:
+        await until(a.lease.held, "the lease")
+        line.stores_nothing = True
+        await until(lambda: a.lease.trouble == UNSTORED, "the trouble")
+        assert not a.lease.held()
+        line.stores_nothing = False
+        await until(a.lease.held, "the lease again", seconds=3 * TTL_SECONDS)
+        assert a.lease.trouble == ""
 
 
 async def test_a_holder_without_the_log_stops_before_its_lease_can_expire():
