@@ -89,16 +89,18 @@ async def must_be_asked_of(
 
     Raises `Refused(reason="NotAsked")` if it is not this job, and `Refused(reason="NotOurs")` if no job of this uid is
     there: the garbage collector would delete the request with such an owner.  A request without a job waits while a job
-    of that name is there (`Transient`), unless it is `over`.
+    of that name is there (`Transient`).  One that is `over`, and gets no owner any more, needs no job.
     """
     if is_controlled(request.metadata, job.key):
         return
     if selected(request) != job.key.name:
         message = f"{kind} {request.metadata.name} names another job, and is left alone"
         raise Refused(message, reason="NotAsked", words=message)
+    if over and (job.key.uid == NO_UID or job.resource.gone):
+        return
     held = await cluster.get(resource.by_metadata, job.key.namespace, job.key.name)
     if job.key.uid == NO_UID:
-        if held is not None and not over:
+        if held is not None:
             raise Transient(f"{kind} {request.metadata.name} has its job now", retry_after=QUICK_SECONDS)
     elif held is None or held.metadata.uid != job.key.uid:
         message = f"{job.resource.kind} {job.key.name} with uid {job.key.uid} is not there"

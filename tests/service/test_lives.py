@@ -8,6 +8,7 @@ from shared.cluster import Manifest
 from shared.cluster.kinds import CONFIGMAPS, PODS, SERVICES
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
+from shared.job.naming import NO_UID
 from tests.kit.world import NAMESPACE, World, a_scale_out, a_training_job
 
 
@@ -54,6 +55,21 @@ async def test_a_finished_request_that_was_orphaned_never_runs_again_for_a_new_j
     await world.quiet()
     assert world.status(SCALEOUTS, "out")["phase"] == "ScaleSucceeded"
     assert world.hosts() == ["resnet-worker-0"]
+
+
+async def test_the_end_of_a_request_that_was_orphaned_is_shown_before_the_history_that_tells_it_is_sealed():
+    """Without both it would run once more, for the next job of that name, or fail for want of one."""
+    async with World(seal_after=0) as world:
+        await world.trains(workers=1)
+        await world.waits_in_a_scale_out("resnet-worker-1")
+        await world.kill("status")
+        await orphaned(world)
+        assert world.status(SCALEOUTS, "out")["phase"] == "Scaling"
+        await world.start("status")
+        await world.until(lambda: world.count("JobSealed") == 1)
+        await world.quiet()
+        assert world.condition(SCALEOUTS, "out", "ScaleFailed") == ("True", "JobDeleting")
+        assert not [stored.subject for stored in world.journal.events[1:] if f".{NO_UID}." in stored.subject]
 
 
 async def test_of_jobs_that_are_gone_nothing_is_kept_but_their_histories(world: World):

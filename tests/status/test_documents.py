@@ -370,6 +370,11 @@ def test_nothing_is_written_any_more(end: AnyEvent):
     assert patched(*a_running_job(), end) == []
 
 
+def test_of_a_job_that_is_gone_the_requests_that_are_over_show_it_and_those_that_wait_are_those_of_the_next():
+    ended = [*scaling_out(2), scale_in(1, request=R2), ScaleFailed(request=R1, reason="DeadlineExceeded")]
+    assert patched(*a_running_job(), *ended, JobGone()) == ["scaleout-request-1"]
+
+
 REFUSED_FOR_GOOD = EffectRefused(effect="PatchStatus", reason="Invalid", permanent=True)
 
 

@@ -28,6 +28,8 @@ from shared.job.spec import WORKER, JobSpec, Problem, ScaleSpec
 from shared.job.views import Actor, ChildView, Exit
 from shared.telling.causes.sentences import sentence
 from tests.kit.builders import (
+    R1,
+    R2,
     a_created_job,
     a_running_job,
     a_spec,
@@ -35,6 +37,7 @@ from tests.kit.builders import (
     labelled,
     launcher,
     observed,
+    scale_out,
     scaling_out,
     worker,
 )
@@ -702,6 +705,19 @@ class TestRequests:
         watching.show_requests(replace(begun, uid=Uid("request-1")), a_request("new"))
         watching.settle(SECOND_LIFE, WAITING, KEY)
         assert list(watching.job(SECOND_LIFE).scaling.requests) == ["new"]
+
+    def test_an_orphan_that_ran_stays_until_it_shows_its_end_and_one_that_waits_does_not(self):
+        ran = a_request("scaleout-request-1", version=50)
+        watching = Watching(*a_running_job(), *scaling_out(2), scale_out(1, request=R2), JobGone())
+        watching.show_requests(replace(ran, uid=R1), replace(ran, name="scaleout-request-2", uid=R2))
+        watching.settle(WAITING, KEY)
+        assert {uid: bool(known.gone) for uid, known in watching.job().scaling.requests.items()} == {R1: False}
+        assert list(watching.job(WAITING).scaling.requests) == [R2]
+        watching.show_requests(replace(ran, uid=R1, version=51, phase="ScaleFailed"))
+        assert watching.look(WAITING).wakes == (KEY,), "no owner names its history any more"
+        assert watching.look().wakes == (), "and that wakes no other"
+        assert watching.settle() == [ScaleRequestGone(uid=R1, reason="Bound")]
+        assert watching.seen(WAITING) == []
 
     def test_a_changed_wish_is_said_while_it_waits_and_not_after(self):
         watching = Watching(observed(a_spec()))

@@ -149,8 +149,11 @@ def sealing(history: History) -> Record | None:
 
 def decide(job: Job, kinds: Kinds = BUILT_IN) -> list[Step]:
     """The next phase; without one the status documents and the Kubernetes Events."""
-    if job.halted or job.resource.gone:
+    if job.halted:
         return []
+    if job.resource.gone:
+        # Its deletion orphaned them.  Those that wait are shown by the history to which they move.
+        return [each for each in documents.of_requests(job) if job.scaling.requests[each.uid].over]
     if job.key.uid == NO_UID:
         return [*documents.of_requests(job), *announce.of_requests(job)]
     if not kinds.knows(job):

@@ -68,7 +68,7 @@ def news_of_job(job: Job) -> News:
     )
 
 
-def of_requests(job: Job) -> list[Step]:
+def of_requests(job: Job) -> list[PatchStatus]:
     if not job.may_try("PatchStatus"):
         return []
     # After an accepted loss the heads in the requests may be above this log's, too.

@@ -74,7 +74,8 @@ def observe(
     if job.key.uid == NO_UID:
         # Once their job is there, requests do not fail for its absence, while they move to its history.
         there = (job.key.namespace, job.key.name) in cache.scalable
-        return Observed((*requests.changed(job, cache, histories, settled=not but.requests),), trusted=not there)
+        facts = (*requests.changed(job, cache, histories, settled=not but.requests),)
+        return Observed(facts, trusted=not there, wakes=requests.concerned(job, histories))
     compare = [*heads.questions(job, cache)]
     confirm = lists.question(job, cache)
     hear = questions.questions(job, cache)
@@ -84,7 +85,7 @@ def observe(
     return Observed(
         facts=(*_facts(job, cache, answers, confirm, histories, but, force_after),),
         questions=asked,
-        wakes=requests.leaving(job, histories),
+        wakes=requests.concerned(job, histories),
         warning=heads.warning(job) or takeover.warning(job, cache),
     )
 

@@ -71,7 +71,12 @@ def changed(
             # A watch that lags does not show yet what another replica has recorded.
             if known.version <= cache.requests[known.kind].version or cache.epoch > job.resource.epoch:
                 yield ScaleRequestGone(uid=known.uid)
-        elif job.key.uid != NO_UID or known.uid in _requests_of(histories, cache.key_of(moved)):
+        elif (
+            known.uid in _requests_of(histories, cache.key_of(moved))
+            if job.key.uid == NO_UID
+            # What ran stays until it shows its end: once this history is sealed, nothing else tells that it ran.
+            else known.phase == "Pending" or moved.phase in OVER
+        ):
             yield ScaleRequestGone(uid=known.uid, reason="Bound")
 
 
@@ -88,12 +93,17 @@ def lost(job: Job, cache: Cache) -> Iterator[ScaleRequested | ScaleRequestGone]:
             yield _requested(msgspec.structs.replace(request, spec=None, problems=_UNKNOWN))
 
 
-def leaving(job: Job, histories: Histories) -> tuple[JobKey, ...]:
-    """The history of orphans from which requests may move to this job now."""
+def concerned(job: Job, histories: Histories) -> tuple[JobKey, ...]:
+    """The history of orphans from which requests may move to this job now; from there those with orphans that ran.
+
+    None of those wakes it in turn.
+    """
     room = waiting_room(job.key)
-    if job.key == room or not _requests_of(histories, room).keys() & job.scaling.requests.keys():
-        return ()
-    return (room,)
+    if job.key == room:
+        gone = (life.job for life in histories.lives(room) if life.job.resource.gone)
+        return tuple(life.key for life in gone if any(known.shown for known in life.scaling.requests.values()))
+    moves = not job.resource.gone and _requests_of(histories, room).keys() & job.scaling.requests.keys()
+    return (room,) if moves else ()
 
 
 def waiting_room(key: JobKey) -> JobKey:
