@@ -169,12 +169,13 @@ def beyond_quota(store: MemoryStore, over: Callable[[str], bool]) -> Iterator[st
 def kept_after_the_end(store: MemoryStore, over: Iterable[str]) -> Iterator[str]:
     """The Workloads that keep quota, or their finalizer, of jobs that are over; by their uids.
 
-    A pod whose other container runs on has its job's quota; that it may run, the rule of given-up slots says.
+    A pod whose other container runs on has its job's quota; that it may run, the rule of given-up slots says.  What a
+    deletion orphaned is a person's to delete: it may have been over before the log had that it orphans.
     """
     ended = {*over} - {(held.metadata.get("labels") or {}).get(JOB_UID) for held in store.find(PODS) if runs(held)}
     for held in store.find(WORKLOADS):
         kept = not is_true(held, "Finished") or held.metadata.get("finalizers")
-        if kept and held.metadata["labels"][JOB_UID] in ended:
+        if kept and held.metadata.get("ownerReferences") and held.metadata["labels"][JOB_UID] in ended:
             yield f"I30 Workload {held.at[1]} keeps its quota, and its job is over"
 
 

@@ -204,8 +204,8 @@ class _Deliveries:
 ACTS_FOR: ContextVar[JobKey | None] = ContextVar("ACTS_FOR", default=None)
 """The job whose effect a service carries out; its calls are made in the same context."""
 
-Acting = Callable[[Callable[[], Any], JobKey | None], Any]
-"""Lets the cluster do the work of one service's call for a job."""
+Acting = Callable[[JobKey | None], Callable[[Callable[[], Any]], Any]]
+"""Of a service's call for a job that is sent now, what lets the cluster do its work."""
 
 
 class NetworkedCluster(MemoryCluster):
@@ -217,14 +217,9 @@ class NetworkedCluster(MemoryCluster):
         self._acting = acting
 
     async def _call(self, call: Call, work: Callable[[], R]) -> R:
-        key = ACTS_FOR.get()
-
-        def acting() -> R:
-            result: R = self._acting(work, key)
-            return result
-
         self._must_be_open(call)
-        return await self._link.call(acting, call.within)
+        acting: Callable[[Callable[[], R]], R] = self._acting(ACTS_FOR.get())
+        return await self._link.call(lambda: acting(work), call.within)
 
     def _version_listed(self, resource: Resource[Any]) -> int:
         return self._link.version_listed(resource.kind, self._store.version)

@@ -16,7 +16,7 @@ import structlog
 
 from shared.cluster import Resource
 from shared.cluster.kinds import CONFIGMAPS, PODS, SECRETS, SERVICES
-from shared.errors import Conflict, Refused
+from shared.errors import Conflict, Refused, Transient
 from shared.eventlog import Entry, Stored, parts
 from shared.eventlog.account import HEADS
 from shared.eventlog.subject import Subject
@@ -178,7 +178,7 @@ class Simulation:
             kinds=KINDS,
             chance=chance,
             links=links,
-            acting=lambda work, key: self._as(author, key, work),
+            acting=lambda key: self._as(author, key),
             kueue=bool(plan.room),
             gangs=plan.gangs,
             seal_after=plan.seal_after,
@@ -195,16 +195,30 @@ class Simulation:
             kinds=KINDS,
             chance=chance,
             links=(Link(chance, plan.to_cluster), Link(chance, plan.to_log)),
-            acting=lambda work, key: work(),
+            acting=lambda key: lambda work: work(),
         )
 
-    def _as(self, author: str, key: JobKey | None, work: Callable[[], Any]) -> Any:
-        """The store does the work of a service's call for a job."""
-        self._actor, self._acts_for = author, key
-        try:
-            return work()
-        finally:
-            self._actor, self._acts_for = "", None
+    def _as(self, author: str, key: JobKey | None) -> Callable[[Callable[[], Any]], Any]:
+        """A service sends a call for a job, whose work the store does later.
+
+        It gives up what was sent before the job's seal, and comes after it: by default a minute lies between the end of
+        a job and its seal, and the API server's own limit for a call is 34 s.
+        """
+        before = not self._is_sealed(key)
+
+        def carry_out(work: Callable[[], Any]) -> Any:
+            if before and self._is_sealed(key):
+                raise Transient("the server gave the call up")
+            self._actor, self._acts_for = author, key
+            try:
+                return work()
+            finally:
+                self._actor, self._acts_for = "", None
+
+        return carry_out
+
+    def _is_sealed(self, key: JobKey | None) -> bool:
+        return key is not None and key.uid in self._checker.sealed
 
     def _appended(self, stored: Stored) -> None:
         self._hash.update(f"{stored.sequence} {stored.subject} {stored.time} ".encode() + stored.body)
@@ -537,8 +551,7 @@ class Simulation:
                 self._checker.fault(f"I43 the checkpoint of {uid} is kept, and its history is sealed")
         for why in self._unarchived():
             self._checker.fault(why)
-        jobs = [history.job for history in self._checker.known]
-        over = [job.key.uid for job in jobs if job.over and not job.resource.orphan]
+        over = [history.job.key.uid for history in self._checker.known if history.job.over]
         # A job on hold keeps its quota until a person accepts its history.
         for why in kept_after_the_end(self._store, {*over} - self._checker.unreadable):
             self._checker.fault(why)
