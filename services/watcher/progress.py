@@ -138,6 +138,7 @@ class Reports:
             raise Refused("the log has no room for progress", reason="LogFull")
         if not (found := progress.events(job, report)):
             return
+        report = report._replace(said=msgspec.structs.replace(report.said, attempt=job.pods.views[pod].attempt))
         before, now = self._waiting.get(key), asyncio.get_running_loop().time()
         if isinstance(told := found[-1], ProgressReported) and told.backwards:
             at, since = self._backwards.get(key, (None, now))

@@ -26,15 +26,21 @@ from shared.cluster.objects import TokenReview
 from shared.errors import Refused, Transient
 from shared.frameworks.pods import AUDIENCE, path_of
 from shared.job.events.catalog import AnyEvent
-from shared.job.events.watcher import ProgressReported
+from shared.job.events.scheduler import JobRestarted, SlotsAssigned
+from shared.job.events.status import JobRestarting
+from shared.job.events.watcher import JobGone, PodsGone, ProgressReported
 from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
+from shared.job.spec import WORKER
+from shared.job.views import Slots
 from shared.process.serving import Certificate
 from shared.process.settings import HttpsPort
 from shared.runtime.run import Runtime
-from tests.kit.builders import a_running_job
+from tests.kit.builders import a_running_job, pods, report_body, worker
 from tests.kit.histories import KEY as HISTORY_KEY
 from tests.kit.histories import a_history, stored
+
+replace = msgspec.structs.replace
 
 pytestmark = pytest.mark.real_time
 
@@ -315,6 +321,47 @@ async def test_a_report_on_its_way_is_not_stored_after_the_seal(sealed: bool):
     await asyncio.sleep(0.01)
     reports.forget(HISTORY_KEY)
     assert [type(event).__name__ for event in stored_events] == ([] if sealed else ["ProgressReported"])
+
+
+A_SECOND_ATTEMPT: list[AnyEvent] = [
+    *a_running_job(),
+    JobRestarting(reason="TrainingJobFailed"),
+    JobRestarted(attempt=1),
+    SlotsAssigned(slots=(Slots(1, WORKER, ((0, 1),)),), reason="Restarted"),
+    pods(replace(worker(0), attempt=1, uid=Uid("again"))),
+    ProgressReported(pod=Uid("again"), attempt=1, step=1),
+]
+A_REPLACEMENT = SlotsAssigned(slots=(Slots(1, WORKER, ((0, 0),)),), reason="PodsReplaced")
+
+
+@pytest.mark.parametrize(
+    ("since", "recorded"),
+    [
+        pytest.param([], ["CheckpointTaken", "ProgressReported"], id="it went"),
+        pytest.param([JobGone()], [], id="and its job: nothing comes beside its seal"),
+        pytest.param([A_REPLACEMENT], [], id="another took its place: it says nothing of the group"),
+    ],
+)
+async def test_the_last_report_of_a_pod_that_goes_before_its_turn_is_recorded(
+    since: list[AnyEvent], recorded: list[str]
+):
+    history, stored_events = History(HISTORY_KEY), list[AnyEvent]()
+    for event in A_SECOND_ATTEMPT:
+        history.fold(stored(history, event))
+
+    class AtOnce:
+        async def append_until_stored(self, _: History, event: AnyEvent, still: object) -> None:
+            stored_events.append(event)
+
+    runtime = SimpleNamespace(histories={HISTORY_KEY: history}, appends=AtOnce())
+    reports = Reports(cast(Runtime, runtime), 60.0, lambda _: False, lambda: 0.0)
+    reports.take(HISTORY_KEY, Uid("again"), report_body(current_step=2, checkpoint_step=2))
+    for event in (PodsGone(uids=(Uid("again"),)), *since):
+        history.fold(stored(history, event))
+    reports.flush(HISTORY_KEY)
+    await asyncio.sleep(0.01)
+    reports.close()
+    assert [type(event).__name__ for event in stored_events] == recorded
 
 
 async def test_a_report_of_a_job_that_is_let_go_in_the_moment_of_its_turn_is_dropped():

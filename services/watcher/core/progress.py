@@ -114,7 +114,7 @@ def _number(said: dict[str, str], names: tuple[str, ...]) -> int | None:
 
 
 def events(job: Job, report: Report, *, in_time: bool = False) -> list[Said]:
-    """What a report says that is new; `in_time`: it came before the end.  Raises `Refused` if it cannot be true.
+    """What a report says that is new; `in_time`: it was believed when it came.  Raises `Refused` if it cannot be true.
 
     Of the reports of an attempt that go backwards one may be told, with `backwards`, though it is refused as well.
     """
@@ -142,16 +142,18 @@ def _believed(job: Job, said: ProgressReported, *, in_time: bool) -> ProgressRep
 
     The steps of one process go back only where its group changed, or where a new program said that it begins.
     """
-    view = job.pods.views.get(said.pod)
-    if view is None:
+    view, group_changed = job.pods.views.get(said.pod), job.training.changed is not None
+    # Its pod may have gone since it came.
+    if view is None and (group_changed or not in_time):
         raise Refused("the token is of a pod that is none of this job", reason="NotOfThisJob")
-    if (job.over and not in_time) or job.deleting or job.between_attempts or view.attempt != job.attempt.number:
+    attempt, ends = view.attempt if view is not None else said.attempt, job.deleting or job.resource.gone
+    if (job.over and not in_time) or ends or job.between_attempts or attempt != job.attempt.number:
         raise Refused("the attempt of this pod is over", reason="Over")
     if said.step is None and said.percentage is None:
         # Metrics alone, as of an evaluation, do not say how far the training is.
         return None
-    event, known = msgspec.structs.replace(said, attempt=view.attempt), job.training.reported
-    if known is None or job.training.changed is not None or training.begins(event):
+    event, known = msgspec.structs.replace(said, attempt=attempt), job.training.reported
+    if known is None or group_changed or training.begins(event):
         return event if known is None or not training.begins(event) or not training.begins(known) else None
     if training.is_further(event, known):
         return event
