@@ -31,14 +31,14 @@ from shared.eventlog.jetstream import JetStreamEventLog
 from shared.eventlog.subject import Subject
 from shared.frameworks.kinds import Kinds
 from shared.history_api import GROUP, KIND, NDJSON, PLURAL, VERSION, Question, path_of, query_of
-from shared.job.fold import Histories
 from shared.job.naming import key_of
 from shared.process.settings import Settings
 from shared.runtime.appends import stamp
-from shared.telling.reading import PATIENCE_SECONDS, Reading, event_of
-from shared.telling.report import Report, report_lines, reported
-from shared.telling.sealed import everything_of
-from shared.telling.targets import Asked, find, known_kinds
+from shared.telling.causes.walk import Causes
+from shared.telling.reading import PATIENCE_SECONDS, event_of, folded
+from shared.telling.report import Life, Report, report_lines, reported
+from shared.telling.sealed import events_of
+from shared.telling.targets import Asked, known_kinds
 from shared.telling.timeline import timeline as timeline_of
 from shared.telling.usage import COLUMNS, csv_line, csv_lines
 from shared.telling.why import answered
@@ -200,20 +200,16 @@ async def pages_of(
         question = msgspec.structs.replace(question, uid=of, after=found[-1].sequence)
 
 
-async def read_pages(cluster: KubeCluster, asked: Asked, namespace: str, uid: str = "") -> Reading:
-    """All events of a job, and their fold."""
-    found = Reading()
-    async with aclosing(pages_of(cluster, asked, namespace, uid)) as pages:
-        async for page in pages:
-            await asyncio.to_thread(lambda events: [*map(found.fold, events)], page)
-    return found
+def until_now(
+    source: Source, asked: Asked, namespace: str, uid: str = "", *, waiting: bool = False
+) -> AsyncGenerator[list[Stored], None]:
+    """The events of the newest job of a name, or of the one with the uid, in order; `waiting` is as for `find`.
 
-
-async def _everything(source: Source, asked: Asked, namespace: str, uid: str) -> tuple[Histories, list[Stored]]:
+    Raises `Refused` if there is none.
+    """
     if isinstance(source, KubeCluster):
-        found = await read_pages(source, asked, namespace, uid)
-        return found.histories, found.events
-    return await everything_of(source, asked, namespace, uid=uid)
+        return pages_of(source, asked, namespace, uid)
+    return events_of(source, asked, namespace, uid=uid, waiting=waiting)
 
 
 async def why(
@@ -289,9 +285,8 @@ async def why_of(
         question = Question(namespace, asked.word, "why", about=about, uid=uid, text=not as_json)
         with accepting(TOO_LARGE):
             return (await ask(source, question)).decode()
-    histories, events = await _everything(source, asked, namespace, uid)
-    lines = answered(histories, events, asked, about, namespace, uid=uid, as_json=as_json)
-    return "".join(f"{line}\n" for line in lines)
+    causes = await folded(until_now(source, asked, namespace, uid, waiting=True), Causes, seal=True)
+    return "".join(f"{line}\n" for line in answered(causes, asked, about, as_json=as_json))
 
 
 async def report(
@@ -341,6 +336,5 @@ async def report_of(
                 why = f"the history service at {source.url} is older than --since: upgrade it, or leave --since out"
                 raise Refused(why, reason=OUTDATED)
             return found
-    histories, events = await _everything(source, asked, namespace, uid)
-    _, history = find(histories, asked, namespace, uid=uid)
-    return reported(history, events, kinds, until=stamp(datetime.now(UTC)), since=since)
+    life = await folded(until_now(source, asked, namespace, uid), Life)
+    return reported(life, kinds, until=stamp(datetime.now(UTC)), since=since)

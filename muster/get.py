@@ -20,25 +20,26 @@ from muster.asking import (
     warn_of_standstill,
 )
 from muster.following import Tell, warn
+from muster.history import job_events
 from muster.terminal import Output, harmless, say
 from shared.cluster.answers import read_status
 from shared.cluster.decoding import ListMetadata, RawEvent
 from shared.cluster.kube import KubeCluster
 from shared.errors import Transient
 from shared.eventlog import EventLog, Stored, ignore_trouble
-from shared.eventlog.subject import archived_under
+from shared.eventlog.subject import Subject, archived_under
 from shared.frameworks.kinds import Kinds
 from shared.history_api import Question
-from shared.job.fold import Histories
-from shared.job.naming import NO_UID, JobKey, Uid, history_filters, key_archived, namespace_filters
+from shared.job.fold import Histories, History
+from shared.job.naming import NO_UID, key_archived, key_of, namespace_filters
 from shared.job.text import in_one_line
 from shared.process.settings import Settings
 from shared.telling.histories import JobHistory
 from shared.telling.reading import fold_to_end, is_seal
-from shared.telling.sealed import everything_of, row_of, shown_of
+from shared.telling.sealed import row_of, shown_of
 from shared.telling.selection import GONE, Selection
 from shared.telling.shown import Shown, cells, listed
-from shared.telling.targets import Asked, find, known_kinds
+from shared.telling.targets import Asked, known_kinds
 
 COLUMNS = ("KIND", "NAME", "PHASE", "READY", "RESTARTS", "AGE")
 WIDE_COLUMNS = (*COLUMNS, "ATTEMPT", "REQUESTS", "EVENTS AT", "UID")
@@ -191,7 +192,10 @@ def texts(source: Source, options: Options, kinds: Kinds, tell: Tell | None = No
     """The pieces of the output; with a watch there is no end.  Raises `Refused` if there is no such job."""
     if isinstance(source, KubeCluster):
         return _rendered(_by_cluster(source, options, tell or warn), options)
-    return _rendered(_by_log(source, options, kinds, tell or ignore_trouble), options)
+    tell = tell or ignore_trouble
+    if options.asked:
+        return _rendered(_one_by_log(source, options.asked, options.namespace, kinds, tell), options)
+    return _rendered(_by_log(source, options, kinds, tell), options)
 
 
 async def followed(source: Source, namespace: str, kinds: Kinds, tell: Tell) -> AsyncGenerator[Shown, None]:
@@ -299,22 +303,32 @@ async def pages(cluster: KubeCluster, namespace: str, labels: str = "") -> "Asyn
 async def _by_log(log: EventLog, options: Options, kinds: Kinds, tell: Tell) -> AsyncGenerator[Sequence[Shown], None]:
     histories, shown = await shown_by_log(log, options, kinds)
     yield shown
-    subjects = (
-        history_filters(JobKey(options.namespace, options.asked.name, Uid(shown[0].uid)))
-        if options.asked
-        else namespace_filters(options.namespace)
-    )
+    subjects = namespace_filters(options.namespace)
     async with aclosing(log.read(after=histories.position, subjects=subjects, trouble=tell)) as batches:
         async for batch in batches:
             changed = {id(known): known for stored in batch.events if (known := histories.fold(stored)) is not None}
             yield [Shown.of(history, kinds) for history in changed.values() if history.job.key.uid != NO_UID]
 
 
+async def _one_by_log(
+    log: EventLog, asked: Asked, namespace: str, kinds: Kinds, tell: Tell
+) -> AsyncGenerator[Sequence[Shown], None]:
+    history: History | None = None
+    first = True
+    async with aclosing(job_events(log, asked, namespace, trouble=tell)) as batches:
+        async for batch in batches:
+            for stored in batch:
+                history = history or History(key_of(Subject.parse(stored.subject)))
+                # A job that was sealed before is shown as it was then.
+                if not first or not is_seal(stored):
+                    history.fold(stored)
+            first = first and bool(batch)
+            if history is not None and not first:
+                yield [Shown.of(history, kinds)]
+
+
 async def shown_by_log(log: EventLog, options: Options, kinds: Kinds) -> "tuple[Histories, list[Shown]]":
-    """The fold of what is asked for, and the jobs to show.  Raises `Refused` if the log does not have the job."""
-    if options.asked:
-        histories, _ = await everything_of(log, options.asked, options.namespace)
-        return histories, [Shown.of(find(histories, options.asked, options.namespace)[1], kinds)]
+    """The fold of a namespace, or of all, and the jobs to show."""
     histories, sealed = Histories(), set[tuple[str, ...]]()
 
     def fold(stored: Stored) -> None:

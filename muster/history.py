@@ -14,14 +14,12 @@ import typer
 
 from muster.asking import (
     Source,
-    by_cluster,
     open_cluster,
     open_log,
     open_source,
-    pages_of,
     patiently,
-    read_pages,
     streamed,
+    until_now,
 )
 from muster.following import Tell, warn
 from muster.terminal import fail, say, wrong_usage
@@ -37,15 +35,15 @@ from shared.job import text
 from shared.job.events.catalog import Malformed, read_event
 from shared.job.events.event import At, ChangeAttributed, EventDisowned
 from shared.job.fold import Histories, History
-from shared.job.naming import ACCEPT_HISTORY, history_filters, key_of, namespace_filters, subject_of
+from shared.job.naming import ACCEPT_HISTORY, JobKey, history_filters, key_of, namespace_filters, subject_of
 from shared.job.state import Job
 from shared.process.settings import Settings
 from shared.telling.changes import Change, Noted, by_of
 from shared.telling.reading import (
     as_json_text,
     event_of,
-    everything,
     fold_to_end,
+    folded,
     is_seal,
     line_of,
     moment_of,
@@ -53,8 +51,8 @@ from shared.telling.reading import (
     unknown_then,
     until,
 )
-from shared.telling.sealed import events_in, events_of
-from shared.telling.targets import Asked, Target, find, known_kinds, subjects_of
+from shared.telling.sealed import events_in
+from shared.telling.targets import Asked, Target, find, known_kinds
 from shared.telling.words import aligned, one_line
 
 COLUMNS = ("SEQUENCE", "TIME", "JOB", "BY", "OUTCOME")
@@ -90,56 +88,43 @@ async def show(asked: Asked, namespace: str, settings: Settings, part: Part, *, 
             say(line, exact=part.as_json)
 
 
-def job_events(
+async def job_events(
     source: Source, asked: Asked, namespace: str, *, uid: str = "", trouble: Tell | None = None
 ) -> AsyncGenerator[Sequence[Stored], None]:
-    """A job's events until now, an empty batch, then later ones.
-
-    Of the newest job of a name, or of the one with the uid; raises `Refused` if there is none.
-    """
-    if isinstance(source, KubeCluster):
-        return _known_by_cluster(source, asked, namespace, uid, trouble or warn)
-    return _known_by_log(source, asked, namespace, uid, trouble or ignore_trouble)
-
-
-async def events_now(
-    asked: Asked, namespace: str, settings: Settings, *, uid: str = "", nats: bool
-) -> Sequence[Stored]:
-    async with (
-        open_source(settings, nats=nats) as source,
-        aclosing(job_events(source, asked, namespace, uid=uid)) as found,
-    ):
-        return await until_now(found)
-
-
-async def until_now(found: AsyncGenerator[Sequence[Stored], None]) -> list[Stored]:
-    """Of `job_events` those until now."""
-    early: list[Stored] = []
-    async for batch in found:
-        if not batch:
-            break
-        early += batch
-    return early
-
-
-async def _known_by_cluster(
-    cluster: KubeCluster, asked: Asked, namespace: str, uid: str, trouble: Tell
-) -> AsyncGenerator[Sequence[Stored], None]:
-    early: list[Stored] = []
-    async with aclosing(pages_of(cluster, asked, namespace, uid)) as pages:
-        async for page in pages:
-            early = page or early
-            yield page
+    """A job's events as `until_now` has them, an empty batch, then later ones."""
+    last: Stored | None = None
+    async with aclosing(until_now(source, asked, namespace, uid)) as early:
+        async for batch in early:
+            if batch:
+                last = batch[-1]
+                yield batch
     yield []
-    key, last = key_of(Subject.parse(early[0].subject)), early[-1].sequence
+    assert last is not None, asked
+    key, after = key_of(Subject.parse(last.subject)), last.sequence
+    if isinstance(source, KubeCluster):
+        later = _later_by_cluster(source, asked.word, key, after, trouble or warn)
+    else:
+        later = _later_by_log(source, key, after, trouble or ignore_trouble)
+    async with aclosing(later):
+        async for batch in later:
+            yield batch
 
+
+async def events_now(asked: Asked, namespace: str, settings: Settings, *, uid: str = "", nats: bool) -> list[Stored]:
+    async with open_source(settings, nats=nats) as source, aclosing(until_now(source, asked, namespace, uid)) as found:
+        return [stored async for batch in found for stored in batch]
+
+
+async def _later_by_cluster(
+    cluster: KubeCluster, word: str, key: JobKey, after: int, trouble: Tell
+) -> AsyncGenerator[list[Stored], None]:
     async def later() -> AsyncGenerator[Stored, None]:
-        nonlocal last
-        question = Question(namespace, asked.word, "events", uid=key.uid, after=last, watch=True)
+        nonlocal after
+        question = Question(key.namespace, word, "events", uid=key.uid, after=after, watch=True)
         async with aclosing(streamed(cluster, question)) as found:
             async for line in found:
                 stored = event_of(line)
-                last = stored.sequence
+                after = stored.sequence
                 yield stored
 
     async with aclosing(patiently(later, trouble)) as events:
@@ -147,19 +132,8 @@ async def _known_by_cluster(
             yield [stored]
 
 
-async def _known_by_log(
-    log: EventLog, asked: Asked, namespace: str, uid: str, trouble: Tell
-) -> AsyncGenerator[Sequence[Stored], None]:
-    last: Stored | None = None
-    async with aclosing(events_of(log, asked, namespace, uid=uid)) as found:
-        async for early in found:
-            if early:
-                last = early[-1]
-                yield early
-    yield []
-    assert last is not None, asked
-    key = key_of(Subject.parse(last.subject))
-    async with aclosing(log.read(after=last.sequence, subjects=history_filters(key), trouble=trouble)) as batches:
+async def _later_by_log(log: EventLog, key: JobKey, after: int, trouble: Tell) -> AsyncGenerator[list[Stored], None]:
+    async with aclosing(log.read(after=after, subjects=history_filters(key), trouble=trouble)) as batches:
         async for batch in batches:
             yield [stored for stored in batch.events if of_history(stored, key)]
 
@@ -207,13 +181,9 @@ async def accept(asked: Asked, namespace: str, settings: Settings, *, nats: bool
     """Annotate the resource with the head that raised the doubt; the watcher records that a person accepted it."""
     if asked.is_request:
         raise fail("only a job has a history to accept; name the job")
-    async with open_cluster(settings) as cluster:
-        if by_cluster(settings, nats=nats):
-            histories = (await read_pages(cluster, asked, namespace)).histories
-        else:
-            async with open_log(settings) as log:
-                histories, _ = await everything(log, subjects_of(asked, namespace))
-        target, history = find(histories, asked, namespace)
+    async with open_cluster(settings) as cluster, open_source(settings, nats=nats) as source:
+        history = await folded(until_now(source, asked, namespace), History)
+        target, _ = find([history], asked, namespace)
         say(await annotate(cluster, target, history.job, known_kinds()))
 
 

@@ -16,10 +16,10 @@ import msgspec
 import yaml
 from pydantic import ValidationError
 
-from muster.asking import Source, by_cluster, open_cluster, open_log, report_of, why_of
+from muster.asking import Source, by_cluster, open_cluster, open_log, report_of, until_now, why_of
 from muster.client.models import Cause, Event, Job, Report
 from muster.following import LOOK_SECONDS, Answer, Change, condition_of, follow, status_of
-from muster.history import job_events, until_now
+from muster.history import job_events
 from muster.jobs import OVER, every, the_job
 from muster.logs import Line, lines
 from muster.steering import ask_for, ask_to_restart, ask_to_resume, ask_to_suspend
@@ -198,8 +198,8 @@ class Client:
 
         Raises `Refused` with the reason `NotFound` if the log has no such job.
         """
-        async with aclosing(await self._known(namespace, job, uid)) as found:
-            return [Event.of(stored) for stored in await until_now(found)]
+        async with aclosing(until_now(await self._source(), parse_target(job), namespace, uid)) as found:
+            return [Event.of(stored) async for batch in found for stored in batch]
 
     async def why(self, namespace: str, job: str, about: str = "", *, uid: str = "") -> builtins.list[Cause]:
         """Why the job is in its state, or one of its pods or requests: `about` is `worker-1` or `scaleout/more`."""

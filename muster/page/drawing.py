@@ -6,9 +6,11 @@
 import asyncio
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import sha256
 from html import escape
+from math import isfinite
 from pathlib import Path
 from secrets import token_hex
 from typing import NamedTuple
@@ -20,12 +22,16 @@ from shared.errors import Refused
 from shared.eventlog import Stored
 from shared.eventlog.subject import Subject, names_people
 from shared.frameworks.kinds import Kinds
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.event import At
+from shared.job.events.watcher import ProgressReported
 from shared.job.ledger import BUCKETS, CAUSES, Bucket, Cause
-from shared.job.naming import key_of
+from shared.job.naming import JobKey, key_of
+from shared.job.state import Job
 from shared.process.settings import Settings
 from shared.runtime.appends import stamp
 from shared.telling.causes.links import Link
-from shared.telling.report import Life, Progress, Report, report_lines, reported
+from shared.telling.report import Life, Report, report_lines, reported
 from shared.telling.targets import Asked, find, known_kinds
 from shared.telling.why import explained
 from shared.telling.words import said
@@ -51,6 +57,23 @@ class Chain(msgspec.Struct, frozen=True):
 
     title: str
     links: tuple[int, ...]
+
+
+class Progress(msgspec.Struct, frozen=True, gc=False):
+    """What the training said of itself at a moment."""
+
+    time: str
+    values: dict[str, float]
+    """The step, and the metrics that are numbers."""
+
+    @classmethod
+    def of(cls, report: ProgressReported, time: str) -> "Progress":
+        values = {} if report.step is None else {"step": float(report.step)}
+        for name, text in report.metrics:
+            with suppress(ValueError):
+                if isfinite(number := float(text)):
+                    values.setdefault(name, number)
+        return cls(time, values)
 
 
 class Drawing(msgspec.Struct, frozen=True):
@@ -169,25 +192,40 @@ class _Places:
             self._known.popitem()
 
 
+class _Life(Life):
+    """A job's life with its progress."""
+
+    def __init__(self, key: JobKey) -> None:
+        super().__init__(key)
+        self.progress: list[Progress] = []
+
+    def note(self, before: Job, event: AnyEvent, after: Job, at: At) -> None:
+        super().note(before, event, after, at)
+        if isinstance(event, ProgressReported) and not event.backwards:
+            self.progress.append(Progress.of(event, at.time))
+
+
 class Sketch:
     """What was drawn of a job's events so far: a long history is folded once, and then from its last event on."""
 
     def __init__(self) -> None:
         self.id = token_hex(8)
-        self._life: Life | None = None
+        self._life: _Life | None = None
         self._places = _Places()
         self._events: list[int] = []
 
-    def go_on(self, events: Sequence[Stored]) -> tuple[Life, _Places, list[int]]:
+    def go_on(self, events: Sequence[Stored]) -> tuple[_Life, _Places, list[int]]:
         """Fold those of all these events that are new."""
         new = events[len(self._events) :]
         # What fails in the middle of an event is no beginning for the next one.
         life, self._life = self._life, None
-        if life is None or any(names_people(stored.subject) for stored in new):
+        if life is None:
+            life, new = _Life(key_of(Subject.parse(events[0].subject))), events
+        for stored in new:
+            life.fold(stored)
+        if new is events or any(names_people(stored.subject) for stored in new):
+            # Who made a change is in its sentence.
             self.id, self._places, self._events, new = token_hex(8), _Places(), [], events
-            life = Life(key_of(Subject.parse(events[0].subject)), events)
-        else:
-            life.fold(new)
         at = life.causes.at
         self._events += [self._places.of(at.get(stored.sequence) or _untold(stored)) for stored in new]
         self._life = life
@@ -206,7 +244,7 @@ def drawn(
     sketch = sketch or Sketch()
     life, places, of_events = sketch.go_on(events)
     causes = life.causes
-    target, history = find([causes.history], asked, causes.job.key.namespace)
+    target, _ = find([causes.history], asked, causes.job.key.namespace)
     lives: dict[str, list[Link]] = {}
     for slot, links in causes.lives.items():
         lives.setdefault(f"{slot.role}/{slot.index}", []).extend(links)
@@ -224,7 +262,7 @@ def drawn(
     places.forget(kept)
     return Sketched(
         tuple(heading),
-        reported(history, (), kinds, until=until, life=life),
+        reported(life, kinds, until=until),
         why=why,
         events=tuple(of_events),
         lives=of_places,

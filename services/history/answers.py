@@ -30,22 +30,24 @@ from shared.eventlog.subject import filters, names_people
 from shared.flow import Shares, Turns
 from shared.frameworks.kinds import Kinds
 from shared.history_api import NDJSON, Question, Share, path_of, query_of, words_of
-from shared.job.fold import Histories
+from shared.job.fold import Histories, History
 from shared.job.naming import JobKey, Uid, namespace_filters
 from shared.runtime.appends import stamp
+from shared.telling.causes.walk import Causes
 from shared.telling.histories import JobHistory
 from shared.telling.reading import (
+    as_json_text,
+    fold_all,
     fold_to_end,
     found_subjects,
     is_seal,
     line_of,
     moment_of,
     of_history,
-    state_after,
+    unknown_then,
     until,
-    up_to,
 )
-from shared.telling.report import report_lines, reported
+from shared.telling.report import Life, report_lines, reported
 from shared.telling.sealed import of_archive, together
 from shared.telling.selection import Selection
 from shared.telling.shown import Shown
@@ -485,27 +487,27 @@ def _document(row: Row, question: Question, as_table: bool) -> Answer:
 
 
 def _render(question: Question, asked: Asked | None, fold: Fold, kinds: Kinds, as_table: bool) -> Answer:
-    histories, events = fold.histories, fold.events
     assert asked is not None, "a list is made of the view"
-    if question.part == "why":
-        as_json = not question.text
-        lines = answered(
-            histories, events, asked, question.about, question.namespace, uid=question.uid, as_json=as_json
-        )
-        return _text(lines, "text/plain" if question.text else "application/json")
-    _, history = find(histories, asked, question.namespace, uid=question.uid)
-    mine = [stored for stored in events if of_history(stored, history.job.key)]
-    match question.part:
+    part, told = question.part, "text/plain" if question.text else "application/json"
+    _, history = find(fold.histories, asked, question.namespace, uid=question.uid, waiting=part == "why")
+    key = history.job.key
+    mine = [stored for stored in fold.events if of_history(stored, key)]
+    match part:
+        case "why":
+            causes = fold_all(Causes(key), mine, seal=True)
+            return _text(answered(causes, asked, question.about, as_json=not question.text), told)
         case "events":
             later = (stored for stored in mine if stored.sequence > question.after)
             return _text(map(line_of, later), NDJSON)
         case "at":
-            return _text([state_after(history.job.key, up_to(until(question.at), mine))], "application/json")
+            then = fold_all(History(key), filter(until(question.at), mine), seal=True)
+            if not then.newest:
+                raise unknown_then(mine[0])
+            return _text([as_json_text(then.job)], told)
         case "report":
             since = stamp(_begin(question.since)) if question.since else ""
-            found = reported(history, mine, kinds, until=stamp(datetime.now(UTC)), since=since)
-            report = report_lines(found, as_json=not question.text)
-            return _text(report, "text/plain" if question.text else "application/json")
+            found = reported(fold_all(Life(key), mine), kinds, until=stamp(datetime.now(UTC)), since=since)
+            return _text(report_lines(found, as_json=not question.text), told)
     kept = JobHistory.of(Shown.of(history, kinds), history.time)
     as_row = documents.table([kept], documents.metadata_of(kept.job.sequence), question.include)
     return _json(as_row if as_table else kept)

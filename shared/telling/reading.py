@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -14,7 +14,7 @@ from shared.eventlog import EventLog, Stored
 from shared.eventlog.subject import FAMILIES, SEALED, Subject, of_type, split
 from shared.job.events.catalog import Malformed, UnknownEvent, read_event
 from shared.job.events.watcher import ScaleRequested
-from shared.job.fold import Histories, History
+from shared.job.fold import Histories
 from shared.job.naming import JobKey, history_filters, key_of, subject_of
 from shared.telling.targets import Asked, find, subjects_of
 from shared.untrusted import MALFORMED, whole_number
@@ -77,23 +77,48 @@ async def batches_up_to(
 
 async def everything(log: EventLog, subjects: tuple[str, ...] = ()) -> tuple[Histories, list[Stored]]:
     """The histories and the events under `subjects`, or of the whole log without them."""
-    found = Reading()
-    await fold_to_end(log, found.fold, subjects)
-    return found.histories, found.events
+    histories, events = Histories(), list[Stored]()
+
+    def fold(stored: Stored) -> None:
+        # Of a sealed job, too, which services forget at its seal.
+        if is_seal(stored) or histories.fold(stored) is not None:
+            events.append(stored)
+
+    await fold_to_end(log, fold, subjects)
+    return histories, events
 
 
-class Reading:
-    """Histories and their events; of a sealed job, too, which services forget at its seal."""
+class Fold(Protocol):
+    """What is kept of the events of one job."""
 
-    def __init__(self, events: Iterable[Stored] = ()) -> None:
-        self.histories = Histories()
-        self.events: list[Stored] = []
-        for stored in events:
-            self.fold(stored)
+    def fold(self, stored: Stored) -> object:
+        """Take the next event."""
 
-    def fold(self, stored: Stored) -> None:
-        if is_seal(stored) or self.histories.fold(stored) is not None:
-            self.events.append(stored)
+
+F = TypeVar("F", bound=Fold)
+
+
+def fold_all(fold: F, events: Iterable[Stored], *, seal: bool = False) -> F:
+    """The fold after these events; without `seal` as if the history had not been sealed."""
+    for stored in events:
+        if seal or not is_seal(stored):
+            fold.fold(stored)
+    return fold
+
+
+async def folded(
+    batches: AsyncGenerator[Sequence[Stored], None], make: Callable[[JobKey], F], *, seal: bool = False
+) -> F:
+    """The fold of a job's events, as they are read; `seal` as for `fold_all`."""
+    found: F | None = None
+    async with aclosing(batches):
+        async for batch in batches:
+            if batch:
+                # In a thread: a program may have others to answer meanwhile.
+                found = found or make(key_of(Subject.parse(batch[0].subject)))
+                await asyncio.to_thread(fold_all, found, batch, seal=seal)
+    assert found is not None
+    return found
 
 
 def is_seal(stored: Stored) -> bool:
@@ -162,26 +187,10 @@ def moment_of(words: str, otherwise: str) -> datetime:
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
-def up_to(early: Callable[[Stored], bool], events: Sequence[Stored]) -> list[Stored]:
-    """The events of a history that are early enough.  Raises `Refused` if there is none."""
-    found = [stored for stored in events if early(stored)]
-    if not found:
-        raise unknown_then(events[0])
-    return found
-
-
 def unknown_then(first: Stored) -> Refused:
     """What is told of a time before a history's first event."""
     words = f"nothing of it was known then; it begins at {first.sequence}, {first.time}"
     return Refused(words, reason="NotFound")
-
-
-def state_after(key: JobKey, events: Iterable[Stored]) -> str:
-    """The state of the job after these events, as JSON."""
-    then = History(key)
-    for stored in events:
-        then.fold(stored)
-    return as_json_text(then.job)
 
 
 def as_json_text(state: Any) -> str:

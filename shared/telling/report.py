@@ -3,9 +3,7 @@
 Phases, attempts, scalings and failures with their times, and who changed what.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from math import isfinite
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -15,7 +13,6 @@ from shared.job.attempt import was_deleted
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import At
 from shared.job.events.watcher import ProgressReported
-from shared.job.fold import History
 from shared.job.ledger import Ledger, Stretch
 from shared.job.naming import JobKey, Uid
 from shared.job.reasons import plain
@@ -25,8 +22,8 @@ from shared.job.text import counted, with_last_words
 from shared.job.views import Actor
 from shared.telemetry.metrics import seconds_between
 from shared.telling.causes.links import Person, because, by
+from shared.telling.causes.walk import Causes
 from shared.telling.changes import Change, Noted, by_of
-from shared.telling.reading import of_history
 from shared.telling.shown import Shown
 from shared.telling.usage import (
     Incident,
@@ -38,7 +35,6 @@ from shared.telling.usage import (
     share_words,
     shares_of,
 )
-from shared.telling.why import caused
 from shared.telling.words import aligned
 
 
@@ -109,23 +105,6 @@ class Lane(msgspec.Struct, frozen=True, rename="camel"):
     """In the order of time; between two of them the job did not hold the place."""
 
 
-class Progress(msgspec.Struct, frozen=True, gc=False):
-    """What the training said of itself at a moment."""
-
-    time: str
-    values: dict[str, float]
-    """The step, and the metrics that are numbers."""
-
-    @classmethod
-    def of(cls, report: ProgressReported, time: str) -> "Progress":
-        values = {} if report.step is None else {"step": float(report.step)}
-        for name, text in report.metrics:
-            with suppress(ValueError):
-                if isfinite(number := float(text)):
-                    values.setdefault(name, number)
-        return cls(time, values)
-
-
 class Report(msgspec.Struct, frozen=True, rename="camel"):
     """The life of a job; `--json` and `history.muster.dev` have these fields."""
 
@@ -149,16 +128,13 @@ class Report(msgspec.Struct, frozen=True, rename="camel"):
     """Shares, goodput, places and incidents are from this time on; empty for the whole life."""
 
 
-def reported(
-    history: History, events: Iterable[Stored], kinds: Kinds, *, until: str, since: str = "", life: "Life | None" = None
-) -> Report:
-    """The report of a folded history from its events; those of other jobs are left out.
+def reported(life: "Life", kinds: Kinds, *, until: str, since: str = "") -> Report:
+    """The report of a job.
 
     `until` is the time at which it is made, as events carry it.  What places did is told from `since` on, and without
-    it from the beginning.  `life` is that of the events, if it was made already.
+    it from the beginning.
     """
-    key = history.job.key
-    life = life or Life(key, (stored for stored in events if of_history(stored, key)))
+    history = life.causes.history
     changes = life.noted.changes(kinds, lambda _: history.job)
     authors = {change.sequence: change for change in changes}
     known = {**life.finished, **history.job.scaling.requests}
@@ -184,9 +160,9 @@ def reported(
 
 
 class Life:
-    """What the events of one job tell, each folded once; `fold` goes on with later ones."""
+    """What the events of one job tell, folded one by one."""
 
-    def __init__(self, key: JobKey, events: Iterable[Stored]) -> None:
+    def __init__(self, key: JobKey) -> None:
         self.phases: list[PhaseSpan] = []
         self.attempts: list[AttemptSpan] = []
         self.losses: list[Loss] = []
@@ -196,19 +172,15 @@ class Life:
         self.gone = ""
         """When the job was gone; empty before."""
         self.noted = Noted()
-        self.progress: list[Progress] = []
-        self.causes = caused(key, events, self._note)
+        self.causes = Causes(key, self.note)
 
-    def fold(self, events: Iterable[Stored]) -> None:
-        """Go on with later events, of which none may say who made an earlier change: its sentence is made."""
-        for stored in events:
-            self.causes.fold(stored)
+    def fold(self, stored: Stored) -> None:
+        self.causes.fold(stored)
 
-    def _note(self, before: Job, event: AnyEvent, after: Job, at: At) -> None:
+    def note(self, before: Job, event: AnyEvent, after: Job, at: At) -> None:
         self.ledger.note(before, event, after, at)
         if isinstance(event, ProgressReported):
             # Most of a long history: it changes nothing else of what is noted.
-            self.progress += [] if event.backwards else [Progress.of(event, at.time)]
             return
         self.noted.note(before, event, after, at)
         if after.status.phase != before.status.phase:

@@ -19,10 +19,8 @@ from shared.job.events.event import EventDisowned
 from shared.job.fold import Histories, History, closed
 from shared.job.naming import JobKey, history_filters, key_archived, subject_of
 from shared.telling.reading import (
-    Reading,
     batches_up_to,
     event_of,
-    everything,
     fold_to_end,
     found_subjects,
     is_seal,
@@ -160,33 +158,23 @@ async def check_of_log(
     return check
 
 
-async def everything_of(
-    log: EventLog, asked: Asked, namespace: str, *, uid: str = ""
-) -> tuple[Histories, list[Stored]]:
-    """The histories and the events of what is asked for: of the log, and where that lacks them, of the archive."""
-    histories, events = await everything(log, await found_subjects(log, asked, namespace, uid=uid))
-    if older := await of_archive(log, asked, namespace, uid, histories):
-        found = Reading(together(older, events))
-        return found.histories, found.events
-    return histories, events
-
-
 def together(older: Sequence[Stored], events: Sequence[Stored]) -> list[Stored]:
     """The events of the archive and those of the log, each once."""
     return [known for _, known in sorted({stored.sequence: stored for stored in (*older, *events)}.items())]
 
 
 async def events_of(
-    log: EventLog, asked: Asked, namespace: str, *, uid: str = ""
+    log: EventLog, asked: Asked, namespace: str, *, uid: str = "", waiting: bool = False
 ) -> AsyncGenerator[list[Stored], None]:
     """The events of one job until now, in order and in bounded memory: a long history is read twice.
 
+    `waiting` is as for `find`.
     Raises `Refused` if neither the log nor the archive has it, `Transient` if it left the log meanwhile.
     """
     known = Histories()
     subjects = await found_subjects(log, asked, namespace, uid=uid)
     end = await fold_to_end(log, lambda stored: is_seal(stored) or known.fold(stored), subjects)
-    there = in_log(known, asked, namespace, uid)
+    there = in_log(known, asked, namespace, uid, waiting=waiting)
     newest = None if asked.is_request else await lacking(log, asked, namespace, uid, there)
     if newest is not None:
         async with aclosing(_archived(log, newest)) as batches:
@@ -243,9 +231,9 @@ class InLog(msgspec.Struct, frozen=True):
     gone: bool
 
 
-def in_log(known: Histories, asked: Asked, namespace: str, uid: str) -> InLog | None:
+def in_log(known: Histories, asked: Asked, namespace: str, uid: str, *, waiting: bool = False) -> InLog | None:
     with accepting("NotFound"):
-        _, found = find(known, asked, namespace, uid=uid)
+        _, found = find(known, asked, namespace, uid=uid, waiting=waiting)
         return InLog(found.job.key, found.first, bool(found.job.resource.gone))
     return None
 

@@ -1,18 +1,11 @@
 """`muster why`: the chain of causes of the state of a job, a worker or a request, from the log."""
 
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from typing import Self
 
 import msgspec
 
 from shared.errors import Refused
-from shared.eventlog import Stored
-from shared.eventlog.subject import Subject, names_people, split
-from shared.job.events.catalog import Malformed, read_event
-from shared.job.events.event import ChangeAttributed
-from shared.job.fold import Histories
-from shared.job.naming import JobKey, key_of
 from shared.job.policies import capacity
 from shared.job.spec import LAUNCHER
 from shared.job.state import Job
@@ -29,54 +22,21 @@ from shared.telling.causes.chains import (
     slot_of,
     slot_state,
 )
-from shared.telling.causes.links import Link, People, of_at_most, waits_of
-from shared.telling.causes.walk import Also, Causes
-from shared.telling.reading import of_history
+from shared.telling.causes.links import Link, of_at_most, waits_of
+from shared.telling.causes.walk import Causes
 from shared.telling.shown import Shown, running_pods
 from shared.telling.targets import Asked, Target, find, known_kinds
 
 
-def answered(
-    histories: Histories,
-    events: Iterable[Stored],
-    asked: Asked,
-    about: str,
-    namespace: str,
-    *,
-    uid: str = "",
-    as_json: bool = False,
-) -> list[str]:
-    """The lines of the answer from the events under `found_subjects` and their fold.  Raises `Refused` as `answer`."""
-    target, history = find(histories, asked, namespace, uid=uid, waiting=True)
-    causes = caused(history.job.key, (stored for stored in events if of_history(stored, history.job.key)))
+def answered(causes: Causes, asked: Asked, about: str, *, as_json: bool = False) -> list[str]:
+    """The lines of the answer.  Raises `Refused` if the job has nothing of that name."""
+    target, _ = find([causes.history], asked, causes.job.key.namespace, waiting=True)
     if about and target.is_request:
-        words = f"a {target.resource.kind} has no workers or requests; ask of trainingjob/{history.job.key.name}"
+        words = f"a {target.resource.kind} has no workers or requests; ask of trainingjob/{causes.job.key.name}"
         raise Refused(words, reason="Invalid")
     word = about or (f"{target.resource.kind}/{target.name}" if target.is_request else "")
     heading, chains = explained(causes, word, target)
     return as_lines(chains) if as_json else [*heading, *chain_lines(chains)]
-
-
-def caused(key: JobKey, events: Iterable[Stored], also: Also = lambda *_: None) -> Causes:
-    """The causes of all events of one history; `also` as for `Causes`."""
-    events = [*events]
-    causes = Causes(key, people_of(events), also)
-    for stored in events:
-        causes.fold(stored)
-    return causes
-
-
-def people_of(events: Iterable[Stored]) -> People:
-    """Who made changes, as these events say."""
-    people = People()
-    for stored in events:
-        if not names_people(stored.subject):
-            continue
-        with suppress(Malformed):
-            event = read_event(stored.body, split(stored.subject)[2])
-            assert isinstance(event, ChangeAttributed), event
-            people.add(key_of(Subject.parse(stored.subject)), event)
-    return people
 
 
 def explained(causes: Causes, word: str, target: Target) -> tuple[list[str], list[Chain]]:

@@ -8,13 +8,12 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 import pytest_asyncio
 from msgspec.structs import replace
 
 from muster import usage
-from muster.get import Options, shown_by_log
+from muster.get import Options, shown_by_log, texts
 from services.history import answers as answering
 from services.history import archived as archiving
 from services.history.answers import Answers
@@ -141,9 +140,10 @@ async def test_a_row_and_an_object_of_the_archive_are_as_those_of_the_log(asked:
 
 async def test_a_job_that_left_the_log_is_shown_by_its_name(asked: Answers, namespace: str):
     options = Options(namespace, parse_target("trainingjob/e", BUILT_IN), output="json")
-    _, [shown] = await shown_by_log(await asked.log(), options, BUILT_IN)
+    async with aclosing(texts(await asked.log(), options, BUILT_IN)) as told:
+        shown = json.loads(await anext(told))
     whole = json.loads((await asked.answer(Question(namespace, "trainingjob.e"))).body)
-    assert msgspec.to_builtins(shown) == whole["job"]
+    assert shown == whole["job"]
 
 
 async def test_a_job_that_was_sealed_again_after_a_restoration_is_listed_and_counted_once(

@@ -12,13 +12,13 @@ from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import ChangeAttributed, EventDisowned
 from shared.job.events.scaler import ScaleRejected
 from shared.job.events.watcher import JobDeleting, JobGone, JobObserved, ScaleRequested
-from shared.job.fold import History
 from shared.job.naming import JobKey, Uid
 from shared.job.spec import OVER_BUDGET, Problem, RuntimeUsed, ScaleSpec
 from shared.job.views import Actor
 from shared.telling.causes.links import People, Person
-from shared.telling.report import report_lines, reported
-from shared.telling.why import caused
+from shared.telling.causes.walk import Causes
+from shared.telling.reading import fold_all
+from shared.telling.report import Life, report_lines, reported
 from tests.job.test_sealing import LIFE, seal_of
 from tests.kit.builders import a_running_job, a_spec, observed
 from tests.kit.histories import KEY, log_of
@@ -159,7 +159,7 @@ MORE = ScaleRequested(
 
 
 def why(*events: AnyEvent) -> str:
-    causes = caused(KEY, log_of([*BEGUN, *events]))
+    causes = fold_all(Causes(KEY), log_of([*BEGUN, *events]))
     return "\n".join(line for link in causes.at.values() for line in [link.text, link.unknown])
 
 
@@ -232,9 +232,7 @@ async def test_the_audit_and_the_report_name_users():
     found = await changes(MemoryEventLog(log.journal), "team-a", BUILT_IN)
     assert [person.user for person in found[-1].people] == ["alice"]
     assert "alice of team-a with kubectl/v1.36.2 (kubectl-edit)" in "\n".join(table(found, "team-a"))
-    history = History(KEY)
     events = log_of([*BEGUN, an_edit(40), by("alice", write=40)])
-    for stored in events:
-        history.fold(stored)
-    lines = "\n".join(report_lines(reported(history, events, BUILT_IN, until=events[-1].time), as_json=False))
+    found = reported(fold_all(Life(KEY), events), BUILT_IN, until=events[-1].time)
+    lines = "\n".join(report_lines(found, as_json=False))
     assert "edit of the job by alice of team-a with kubectl/v1.36.2 (kubectl-edit)" in lines

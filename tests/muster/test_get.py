@@ -3,7 +3,7 @@
 import asyncio
 import json
 import tracemalloc
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,8 +13,9 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from muster.asking import report_of, why_of
 from muster.commands import application
-from muster.get import Options, age, shown_by_log, texts
+from muster.get import Options, age, texts
 from shared.errors import Refused
 from shared.eventlog import Batch, Stored
 from shared.frameworks.kinds import BUILT_IN, Kinds
@@ -324,8 +325,27 @@ async def test_a_watch_as_yaml_is_a_stream_of_documents(log: Log):
     assert [each["ready"] for each in documents] == [3, 2]
 
 
+RESNET = parse_target("trainingjob/resnet", BUILT_IN)
+
+
+async def told(log: MemoryEventLog, asked: Asked | None) -> str:
+    async with aclosing(texts(log, Options("team-a", asked, output="json"), BUILT_IN)) as found:
+        return await anext(found)
+
+
 @pytest.mark.unrecorded
-async def test_a_list_keeps_no_events(log: Log, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pytest.param(lambda log: told(log, None), id="the list"),
+        pytest.param(lambda log: told(log, RESNET), id="one of it"),
+        pytest.param(lambda log: why_of(log, RESNET, "", "team-a"), id="why"),
+        pytest.param(lambda log: report_of(log, RESNET, "team-a", BUILT_IN), id="report"),
+    ],
+)
+async def test_what_is_told_of_jobs_keeps_no_events(
+    log: Log, monkeypatch: pytest.MonkeyPatch, asked: Callable[[MemoryEventLog], Awaitable[object]]
+):
     log.add(*a_running_job(2))
     journal, size = MemoryEventLog(log.journal), 1_000_000
     read = journal.read
@@ -340,9 +360,9 @@ async def test_a_list_keeps_no_events(log: Log, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(journal, "read", one_by_one)
     tracemalloc.start()
     try:
-        _, [shown] = await shown_by_log(journal, Options("team-a"), BUILT_IN)
+        found = await asked(journal)
         most = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert shown.name == "resnet"
+    assert "resnet" in str(found)
     assert most < 5 * size < size * len(log.journal.events)

@@ -20,7 +20,9 @@ from shared.job.evolve_requests import NEVER_BOUND
 from shared.job.naming import NO_UID, JobKey, Uid
 from shared.job.spec import Elasticity, ScaleKind
 from shared.job.views import Actor, Member
-from shared.telling.why import caused, explained
+from shared.telling.causes.walk import Causes
+from shared.telling.reading import fold_all
+from shared.telling.why import explained
 from tests.kit.builders import (
     R1,
     R2,
@@ -175,7 +177,7 @@ def test_a_request_that_waits_says_for_what():
 
 def test_a_request_that_failed_for_want_of_its_job_does_not_wait_for_it():
     nobody = JobKey("team-a", "nobody", NO_UID)
-    causes = caused(nobody, log_of([scale_out(2), TimePassed(anchor=1, timer="JobWait")], key=nobody))
+    causes = fold_all(Causes(nobody), log_of([scale_out(2), TimePassed(anchor=1, timer="JobWait")], key=nobody))
     heading, chains = explained(causes, "scaleout/scaleout-request-1", JOB)
     assert heading == [f"scaleout/scaleout-request-1: Failed (JobNotFound): {NEVER_BOUND}"]
     assert not any(chain.question == "what it waits for" for chain in chains)

@@ -24,10 +24,11 @@ from shared.frameworks.kinds import BUILT_IN
 from shared.job.events.catalog import AnyEvent
 from shared.job.events.watcher import JobGone, NodeBack, NodeLost
 from shared.job.naming import Uid
-from shared.telling.report import Report, reported
+from shared.telling.reading import fold_all
+from shared.telling.report import Life, Report, reported
 from shared.telling.timeline import timeline
 from tests.kit.builders import a_created_job, a_running_job, a_spec, observed, pods, worker
-from tests.kit.histories import a_history, log_of
+from tests.kit.histories import KEY, log_of
 
 WIDTH = 100
 PATIENCE_SECONDS = 60.0
@@ -36,7 +37,7 @@ PATIENCE_SECONDS = 60.0
 def report_of(*events: AnyEvent) -> Report:
     """The report of these events, one a second."""
     log = log_of(events)
-    return reported(a_history(events), log, BUILT_IN, until=log[-1].time)
+    return reported(fold_all(Life(KEY), log), BUILT_IN, until=log[-1].time)
 
 
 def drawn(*events: AnyEvent, coloured: bool = False) -> list[str]:

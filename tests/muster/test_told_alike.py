@@ -17,7 +17,6 @@ from shared.job.spec import LAUNCHER, REPLICATED
 from shared.job.timing import next_due
 from shared.job.views import Slots
 from shared.job.waiting import told
-from shared.telling.causes.links import People
 from shared.telling.causes.walk import Causes
 from shared.telling.targets import Target
 from shared.telling.why import explained
@@ -174,7 +173,7 @@ def test_status_event_and_why_give_one_reason_at_any_event_of_a_simulation(seed:
     known: dict[JobKey, Causes] = {}
     for stored in log:
         key = key_of(Subject.parse(stored.subject))
-        causes = known.setdefault(key, Causes(key, People()))
+        causes = known.setdefault(key, Causes(key))
         if causes.history.sequence >= stored.sequence:
             # The plan loses the end of the log.
             return

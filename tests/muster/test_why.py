@@ -57,8 +57,9 @@ from shared.job.spec import LAUNCHER, WORKER, Problem
 from shared.job.views import Exit, PodView, Slots
 from shared.telling.causes.chains import of_job
 from shared.telling.causes.walk import NOT_ASKED, UNRECORDED, Causes
+from shared.telling.reading import fold_all
 from shared.telling.targets import parse_target
-from shared.telling.why import as_lines, caused, chain_lines, explained
+from shared.telling.why import as_lines, chain_lines, explained
 from tests.golden.compare import assert_golden
 from tests.kit.builders import (
     R1,
@@ -89,7 +90,7 @@ ASKED = parse_target(f"trainingjob/{KEY.name}")
 
 
 def causes_of(*events: AnyEvent) -> Causes:
-    return caused(KEY, log_of(events))
+    return fold_all(Causes(KEY), log_of(events))
 
 
 def said(causes: Causes, word: str = "") -> str:
@@ -486,7 +487,9 @@ def test_who_is_not_known_is_said_in_one_line_with_those_who_are(word: str):
 
 def test_a_history_that_is_held_is_told_as_far_as_it_can_be_read():
     first, *others = log_of(a_running_job(2))
-    causes = caused(KEY, [first, *(replace(event, basis="1:wrong" if event.basis else "") for event in others)])
+    causes = fold_all(
+        Causes(KEY), [first, *(replace(event, basis="1:wrong" if event.basis else "") for event in others)]
+    )
     told = said(causes)
     assert "held: " in told
     assert "JobRunning" in told
@@ -503,7 +506,7 @@ def test_an_event_of_a_newer_release_is_passed_over():
         subject=events[-1].subject.replace("JobRunning", "JobDreaming"),
         body=events[-1].body.replace(b"JobRunning", b"JobDreaming"),
     )
-    assert "held: unknown event JobDreaming" in said(caused(KEY, [*events, unknown]))
+    assert "held: unknown event JobDreaming" in said(fold_all(Causes(KEY), [*events, unknown]))
 
 
 def test_json_names_each_event_once_with_its_cause():

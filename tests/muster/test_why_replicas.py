@@ -18,8 +18,9 @@ from shared.job.spec import WORKER, RoleSpec
 from shared.job.views import Exit, Slots, spans
 from shared.telling.causes.links import OWN_OUTPUT
 from shared.telling.causes.walk import Causes
+from shared.telling.reading import fold_all
 from shared.telling.targets import parse_target
-from shared.telling.why import caused, chain_lines, explained
+from shared.telling.why import chain_lines, explained
 from tests.golden.compare import assert_golden
 from tests.kit.histories import KEY, log_of
 from tests.kit.replicas import (
@@ -148,7 +149,7 @@ def of_tensorflow(event: AnyEvent) -> AnyEvent:
 
 
 def causes_of(events: list[AnyEvent]) -> Causes:
-    return caused(KEY, log_of(map(of_tensorflow, events)))
+    return fold_all(Causes(KEY), log_of(map(of_tensorflow, events)))
 
 
 def said(events: list[AnyEvent], word: str = "") -> str:
@@ -224,7 +225,7 @@ def test_the_end_of_the_job_is_that_of_the_pod_that_leads_it():
 
 @pytest.mark.parametrize("kind", ["TFJob", "PyTorchJob"])
 def test_the_first_line_of_a_crash_loop_says_what_kubectl_says(kind: str):
-    (first, *_), _ = explained(caused(KEY, log_of(a_crash_loop(kind))), "", JOB)
+    (first, *_), _ = explained(fold_all(Causes(KEY), log_of(a_crash_loop(kind))), "", JOB)
     assert "Restarting, 2 of 3 pods running, 1 pod replaced: resnet-worker-0 exited with 1 (Error); " in first
     assert first.endswith("; resnet-worker-0 is made again at 00:00:21 UTC")
 

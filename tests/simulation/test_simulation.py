@@ -14,10 +14,11 @@ import pytest
 from shared.cluster.calls import Timeouts
 from shared.errors import Transient
 from shared.eventlog import Stored
-from shared.job.naming import STALL_TIMEOUT
+from shared.eventlog.subject import Subject
+from shared.job.naming import STALL_TIMEOUT, key_of
 from shared.job.timing import CREATED_WITHIN_SECONDS
-from shared.telling.reading import Reading
-from shared.telling.report import reported
+from shared.telling.reading import fold_all, of_history
+from shared.telling.report import Life, reported
 from tests.kit.services import AUTHORS
 from tests.simulation.archives import ARCHIVERS
 from tests.simulation.loop import PROCESS, Process, SimulatedLoop
@@ -132,8 +133,9 @@ def test_a_node_that_is_silent_for_37_seconds_is_one_incident_with_all_that_it_c
     outage = (Node(at=20.0, node="node-0", how="silent"), Node(at=57.0, node="node-0", how="open"))
     steps = Apply(at=0.1, job="resnet", kind="TrainingJob", workers=3), *outage, Delete(at=70.0, job="none")
     assert not simulate(Plan(seed=0, steps=steps, workload=STEADY), log.append).faults
-    (history,) = (each for each in Reading(log).histories if each.job.resource.kind)
-    found = reported(history, log, KINDS, until=log[-1].logged)
+    (key,) = {key_of(Subject.parse(stored.subject)) for stored in log if stored.subject.endswith(".JobObserved")}
+    life = fold_all(Life(key), (stored for stored in log if of_history(stored, key)))
+    found = reported(life, KINDS, until=log[-1].logged)
     (incident,) = found.incidents
     # The places on it wait for the scheduler to give its pods up, and the whole group for the next attempt.
     assert (incident.places, incident.cause) == ("launcher 0 and worker 0-2", "node")

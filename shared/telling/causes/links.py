@@ -7,6 +7,7 @@ request waits for, by the rule of `shared/job/waiting.py`.
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 import msgspec
 
@@ -18,7 +19,7 @@ from shared.job.fold import History
 from shared.job.naming import JobKey, Slot, Uid
 from shared.job.reasons import NAME_HELD, plain
 from shared.job.scaling import Request
-from shared.job.spec import LAUNCHER, PASSING, UNLIMITED, WORKER, Problem, waits_for_turn
+from shared.job.spec import LAUNCHER, PASSING, UNLIMITED, WORKER, JobSpec, Problem, waits_for_turn
 from shared.job.state import Job, hosts_seen, refusal_key
 from shared.job.text import in_a_row, range_words
 from shared.job.views import Actor, alive, ranges
@@ -26,9 +27,12 @@ from shared.job.waiting import Wait, below_minimum, waiting
 
 ALL_USERS = "system:authenticated"
 """A group of every user, which tells nothing."""
+DELETED = "it was deleted, by whom is not in this log"
 _DOUBTS = ("HistoryBroken", "HistoryDisputed", "HistoryAccepted")
 _OF_THE_STATUS_SERVICE = ("PatchStatus", "Announce")
 """Effects for which no job waits."""
+OfPeople = JobObserved | ScaleRequested | JobDeleting | JobGone
+"""A fact of what a person or a program did."""
 
 
 class Person(msgspec.Struct, frozen=True, rename="camel"):
@@ -84,8 +88,11 @@ def names(people: Sequence[Person], clients: Sequence[object]) -> str:
     return f"{shown} ({programs})" if shown and programs else shown or programs
 
 
-class Link(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """One event in a chain; compared by identity, because an event may be in several chains with different words."""
+class Link(msgspec.Struct, eq=False, gc=False):
+    """One event in a chain; compared by identity, because an event may be in several chains with different words.
+
+    That of a change has other words once it is known who made it.
+    """
 
     sequence: int
     time: str
@@ -107,6 +114,15 @@ class Link(msgspec.Struct, frozen=True, eq=False, gc=False):
         while link is not None:
             yield link
             link = link.cause
+
+
+class Changed(NamedTuple):
+    """A change, the job's spec before and after it, and its link."""
+
+    event: OfPeople
+    was: JobSpec | None
+    now: JobSpec | None
+    link: Link
 
 
 def newest(links: Iterable[Link | None]) -> Link | None:
@@ -137,12 +153,27 @@ class Links:
         self.phase: Link | None = None
         self.times: dict[int, str] = {}
         """The time of each event."""
-        self.deletion = ""
-        """That the resource was deleted, and by whom if that is known; empty before."""
+        self.changes: dict[int, Changed] = {}
+        """By sequence."""
+        self.people = People()
 
     @property
     def job(self) -> Job:
         return self.history.job
+
+    @property
+    def deletion(self) -> str:
+        """That the resource was deleted, and by whom if that is known."""
+        link = self.newest.get("JobDeleting") or self.newest.get("JobGone")
+        by = self.by(link.sequence) if link is not None else ""
+        return f"it was deleted{by}" if by else DELETED
+
+    def by(self, sequence: int) -> str:
+        """Who made a change, as the rest of a line; empty where that is not known."""
+        if (known := self.changes.get(sequence)) is None:
+            return ""
+        clients = known.event.by if isinstance(known.event, JobObserved | ScaleRequested) else ()
+        return by(clients, self.people.of(self.job.key, sequence, known.event))
 
     @property
     def doubt(self) -> Link | None:

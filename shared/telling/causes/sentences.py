@@ -22,8 +22,8 @@ from shared.job.timing import next_due
 from shared.job.training import begins, goes_back
 from shared.job.views import ChildView, PodView, each, ended
 from shared.telemetry.metrics import seconds_between
+from shared.telling.causes.links import OfPeople, listing, names_of, of_at_most, problem_line, rest_of_line, waits_of
 from shared.telling.causes.links import because as why
-from shared.telling.causes.links import listing, names_of, of_at_most, problem_line, rest_of_line, waits_of
 
 _WENT = {"Bound": "the request went to its job", "HistoryLost": "the request had ended in a history that was lost"}
 """Why a request is of its history no more, by reason; it was deleted otherwise."""
@@ -61,26 +61,14 @@ _PHASES = {
 _OUTCOMES = {"ScaleRejected": "was rejected", "ScaleSucceeded": "is done", "ScaleFailed": "failed"}
 
 
-def sentence(event: AnyEvent, before: Job, after: Job, by: str = "") -> str:
-    """What happened, for a person who knows the job; `by` is who made the change, as the rest of a line."""
+def sentence(event: AnyEvent, before: Job, after: Job) -> str:
+    """What happened, for a person who knows the job."""
     match event:
-        case watcher.JobObserved(problems=problems) if problems:
-            return f"what was applied{by} {waits_of(problems) or 'cannot be acted upon'}: {problem_line(problems)}"
-        case watcher.JobObserved():
-            if after.spec is None or after.spec == before.spec:
-                return "the resource was seen"
-            was = before.spec
-            return applied(after.spec, by) if was is None else changed(was, after.spec, event.generation, by)
+        case watcher.JobObserved() | watcher.JobDeleting() | watcher.JobGone() | ScaleRequested():
+            return of_change(event, before.spec, after.spec)
         case watcher.JobRelabelled():
             # An older release recorded none.
-            return f"its labels were changed{by}" if before.resource.labels is not None else "its labels were seen"
-        case watcher.JobDeleting():
-            held = f"its finalizers keep it ({', '.join(event.finalizers)})" if event.finalizers else ""
-            if event.orphan:
-                held = "its pods and all that belongs to it stay, as `--cascade=orphan` asks"
-            return f"it was deleted{by}, and {held or 'waits for a finalizer'}"
-        case watcher.JobGone():
-            return f"the resource is gone{f': it was deleted{by}' if by else ''}"
+            return "its labels were changed" if before.resource.labels is not None else "its labels were seen"
         case watcher.JobOfAnother(obstacle=obstacle):
             hinders = f"; Muster cannot take it over: {obstacle}" if obstacle else ""
             return f"another operator began it, and may still be running{hinders}"
@@ -106,8 +94,6 @@ def sentence(event: AnyEvent, before: Job, after: Job, by: str = "") -> str:
             return of_workloads(event, before) or "the objects of the job were seen"
         case watcher.ChildGone():
             return f"{event.kind} {event.name} is gone"
-        case watcher.ScaleRequested():
-            return scale_request(event, by)
         case watcher.ScaleRequestGone():
             return _WENT.get(event.reason, "the request was deleted")
         case watcher.TimePassed():
@@ -143,6 +129,26 @@ def sentence(event: AnyEvent, before: Job, after: Job, by: str = "") -> str:
         case _:
             # What is left are the decisions; `decided` has all of them, or mypy complains.
             return decided(event, before, after)[0]
+
+
+def of_change(event: OfPeople, was: JobSpec | None, now: JobSpec | None, by: str = "") -> str:
+    """What a person or a program changed; `by` is who, as the rest of a line."""
+    match event:
+        case watcher.JobObserved(problems=problems) if problems:
+            return f"what was applied{by} {waits_of(problems) or 'cannot be acted upon'}: {problem_line(problems)}"
+        case watcher.JobObserved():
+            if now is None or now == was:
+                return "the resource was seen"
+            return applied(now, by) if was is None else changed(was, now, event.generation, by)
+        case watcher.JobDeleting():
+            held = f"its finalizers keep it ({', '.join(event.finalizers)})" if event.finalizers else ""
+            if event.orphan:
+                held = "its pods and all that belongs to it stay, as `--cascade=orphan` asks"
+            return f"it was deleted{by}, and {held or 'waits for a finalizer'}"
+        case watcher.JobGone():
+            return f"the resource is gone{f': it was deleted{by}' if by else ''}"
+        case ScaleRequested():
+            return scale_request(event, by)
 
 
 def _named(uids: Iterable[Uid], job: Job) -> list[PodView]:

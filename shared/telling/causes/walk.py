@@ -24,12 +24,12 @@ from shared.job.views import PodView, each
 from shared.telling.causes import sentences
 from shared.telling.causes.links import (
     OWN_OUTPUT,
+    Changed,
     Link,
     Links,
-    People,
+    OfPeople,
     awaited,
     awaited_by,
-    by,
     minimum_line,
     newest,
     slots_that_run,
@@ -37,7 +37,6 @@ from shared.telling.causes.links import (
 from shared.telling.causes.sentences import over, unseen
 
 DELETED_BY = "who deleted it is not in this log"
-DELETED = "it was deleted, by whom is not in this log"
 UNRECORDED = "what led to it is not in this log"
 
 _OF_REQUESTS = (SCALING_DEADLINE, SCRIPT_DEADLINE, DRAIN)
@@ -50,14 +49,10 @@ Also = Callable[[Job, AnyEvent, Job, At], None]
 class Causes(Links):
     """The links of one job, made one event at a time."""
 
-    def __init__(self, key: JobKey, people: People | None = None, also: Also = lambda *_: None) -> None:
-        """`people` are those of the whole history: who made a change is written down after it.
-
-        `also` gets each event with an effect, between the job before it and the job after it.
-        """
+    def __init__(self, key: JobKey, also: Also = lambda *_: None) -> None:
+        """`also` gets each event with an effect, between the job before it and the job after it."""
         super().__init__(key)
         self._also = also
-        self._people = people if people is not None else People()
         self._releases: dict[str, str] = {}
         """By author, the release and the settings of its newest decision."""
 
@@ -130,21 +125,14 @@ class Causes(Links):
         return here.says(text, found, unknown="" if found else UNRECORDED)
 
     def _seen(self, event: Fact, before: Job, here: Link) -> None:
-        by = self._by(event, here)
-        here = here.says(sentences.sentence(event, before, self.job, by))
+        here = here.says(sentences.sentence(event, before, self.job))
         match event:
             case watcher.JobObserved():
                 self._observed(event, before, here)
-            case watcher.JobDeleting():
-                self.deletion = f"it was deleted{by}" if by else DELETED
-                self._keep(here.says(here.text, unknown="" if by else DELETED_BY))
-            case watcher.JobGone():
-                led = self.newest.get("JobExpired") or self.newest.get("JobDeleting")
-                if led is not None:
-                    here = here.says(sentences.sentence(event, before, self.job))
-                by = by if led is None else ""
-                self.deletion = f"it was deleted{by}" if by else self.deletion or DELETED
-                self._keep(here.says(here.text, led, unknown="" if led or by else DELETED_BY))
+            case watcher.JobGone() if led := self.newest.get("JobExpired") or self.newest.get("JobDeleting"):
+                self._keep(here.says(here.text, led))
+            case watcher.JobDeleting() | watcher.JobGone():
+                self._changed(event, before, here)
             case watcher.JobAdopted():
                 led = self.doubt or self.newest.get("JobOfAnother")
                 self._keep(here.says(here.text, led), self.job.attempt.slots)
@@ -178,7 +166,7 @@ class Causes(Links):
                     self._keep(here)
             case watcher.ScaleRequested():
                 if event.uid not in before.scaling.requests:
-                    self.requests[event.uid] = [self._keep(here)]
+                    self.requests[event.uid] = [self._changed(event, before, here)]
             case watcher.ScaleRequestGone():
                 self._add(event.uid, self._keep(here))
             case watcher.TimePassed():
@@ -201,7 +189,10 @@ class Causes(Links):
                 pass
             case scheduler.AutoscalerMade() | scheduler.AutoscalerGone():
                 self._keep(here)
-            case LogCreated() | EventDisowned() | ChangeAttributed() | watcher.JobRelabelled():
+            case ChangeAttributed():
+                self.people.add(self.job.key, event)
+                self._say_who(event.of)
+            case LogCreated() | EventDisowned() | watcher.JobRelabelled():
                 # None of these is the cause of anything that people ask about.
                 pass
             case _:
@@ -209,21 +200,25 @@ class Causes(Links):
 
     def _observed(self, event: watcher.JobObserved, before: Job, here: Link) -> None:
         if event.problems:
-            self._keep(here)
+            self._changed(event, before, here)
         elif self.job.spec is not None and before.spec != self.job.spec:
-            link = self._keep(here)
+            link = self._changed(event, before, here)
             for uid in self.job.scaling.requests:
                 if uid not in before.scaling.requests:
                     # An edit of the size waits in the queue of requests.
                     self.requests[uid] = [link]
 
-    def _by(self, event: Fact, here: Link) -> str:
-        match event:
-            case watcher.JobObserved() | watcher.JobRelabelled() | watcher.ScaleRequested():
-                return by(event.by, self._people.of(self.job.key, here.sequence, event))
-            case watcher.JobDeleting() | watcher.JobGone():
-                return by((), self._people.of(self.job.key, here.sequence, event))
-        return ""
+    def _changed(self, event: OfPeople, before: Job, here: Link) -> Link:
+        self.changes[here.sequence] = Changed(event, before.spec, self.job.spec, here)
+        self._say_who(here.sequence)
+        return self._keep(here)
+
+    def _say_who(self, sequence: int) -> None:
+        """Say in the link of a change who made it: that is written down after it."""
+        if (known := self.changes.get(sequence)) is not None:
+            event, was, now, link = known
+            link.text = sentences.of_change(event, was, now, by := self.by(sequence))
+            link.unknown = DELETED_BY if isinstance(event, watcher.JobDeleting | watcher.JobGone) and not by else ""
 
     def _nudged(self, before: Job, pod: PodView, here: Link) -> None:
         known = before.pods.views.get(pod.uid)
