@@ -54,6 +54,7 @@ from shared.telling.reading import (
 from shared.telling.sealed import events_in
 from shared.telling.targets import Asked, Target, find, known_kinds
 from shared.telling.words import aligned, one_line
+from shared.untrusted import whole_number
 
 COLUMNS = ("SEQUENCE", "TIME", "JOB", "BY", "OUTCOME")
 CHANGE = "CHANGE"
@@ -145,6 +146,8 @@ async def lines(
 
     Raises `Refused` if there is no event up to that point.
     """
+    # A later event may have an earlier time.
+    end = whole_number(part.at)
     first: Stored | None = None
     then: History | None = None
     sealed = False
@@ -163,6 +166,8 @@ async def lines(
                     line = line_of(stored) if part.as_json else one_line(stored)
                     yield line + ("  (after the seal)" if sealed and not part.as_json else "")
                 sealed = sealed or is_seal(stored)
+            if end is not None and batch[-1].sequence >= end:
+                break
     if early is not None:
         if then is None:
             assert first is not None, part

@@ -136,7 +136,9 @@ async def test_a_line_waits_for_no_later_event():
         read.clear()
         async with aclosing(lines(pages(), part, early)) as shown:
             await anext(shown)
-        assert read == [2]
+            assert read == [2]
+            _ = [line async for line in shown]
+        assert read[-1] == (5 if early else len(log.journal.events))
 
 
 async def test_no_more_than_a_batch_of_a_long_history_is_held():
