@@ -31,6 +31,9 @@ from shared.telling.shown import Shown
 from shared.telling.targets import Asked, Target, find
 from shared.untrusted import MALFORMED
 
+OF_PODS = ("PodsObserved", "ProgressReported")
+"""Most of a long history, and nothing of which job has a name."""
+
 
 class Row(Shown, frozen=True, rename="camel", kw_only=True):
     """A history as lists show it, without its status."""
@@ -171,9 +174,15 @@ async def events_of(
     `waiting` is as for `find`.
     Raises `Refused` if neither the log nor the archive has it, `Transient` if it left the log meanwhile.
     """
-    known = Histories()
-    subjects = await found_subjects(log, asked, namespace, uid=uid)
-    end = await fold_to_end(log, lambda stored: is_seal(stored) or known.fold(stored), subjects)
+    known, seen = Histories(), set[str]()
+
+    def note(stored: Stored) -> None:
+        prefix, _, tag = split(stored.subject)
+        if tag != SEALED and (asked.is_request or tag not in OF_PODS or prefix not in seen):
+            seen.add(prefix)
+            known.fold(stored)
+
+    end = await fold_to_end(log, note, await found_subjects(log, asked, namespace, uid=uid))
     there = in_log(known, asked, namespace, uid, waiting=waiting)
     newest = None if asked.is_request else await lacking(log, asked, namespace, uid, there)
     if newest is not None:

@@ -15,10 +15,13 @@ from muster.history import Part, job_events, lines
 from muster.terminal import wrong_usage
 from shared.errors import Refused, Transient
 from shared.eventlog import Stored
-from shared.job.events.event import ChangeAttributed
+from shared.job.events.catalog import AnyEvent
+from shared.job.events.event import At, ChangeAttributed
 from shared.job.events.watcher import JobGone
+from shared.job.evolve import evolve
 from shared.job.fold import History
 from shared.job.naming import Slot, history_filters
+from shared.job.state import Job
 from shared.telling.reading import as_json_text, found_subjects, until
 from shared.telling.targets import parse_target
 from tests.kit.builders import a_running_job, exited, pods, scaling_out, worker
@@ -150,6 +153,23 @@ async def test_no_more_than_a_batch_of_a_long_history_is_held():
             sizes.append(len(batch))
     assert max(sizes) <= 1000
     assert sum(sizes) == len(log.journal.events) - 1
+
+
+@pytest.mark.parametrize("begins", [1, 40], ids=["whole", "without its beginning"])
+async def test_pods_are_not_folded_to_find_the_job_of_a_name(monkeypatch: pytest.MonkeyPatch, begins: int):
+    log, folded = Log(), list[str]()
+    log.add(*a_running_job(2), *(pods(worker(1, version=100 + each)) for each in range(50)))
+    log.journal.purge("*.team-a.>", begins)
+
+    def counted(job: Job, event: AnyEvent, at: At) -> Job:
+        folded.append(type(event).__name__)
+        return evolve(job, event, at)
+
+    monkeypatch.setattr("shared.job.fold.evolve", counted)
+    async with aclosing(known(log)) as found:
+        told = [stored.sequence for stored in await anext(found)]
+    assert told == [*range(max(begins, 2), len(log.journal.events) + 1)]
+    assert folded.count("PodsObserved") == (begins == 40)
 
 
 @pytest.mark.parametrize("number", [0, 1], ids=["before the first batch", "between two batches"])
