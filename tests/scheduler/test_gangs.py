@@ -107,6 +107,13 @@ def test_its_pods_name_the_group_whether_or_not_it_is_there_yet():
     assert of_pods(*a_gang(), group()) == {0: GROUP, 1: GROUP, 2: GROUP}
 
 
+def test_a_job_that_lost_the_roles_of_its_gang_needs_no_group():
+    edited = observed(a_spec(3, gang=0), generation=2)
+    assert edited.spec is not None
+    alone = replace(edited.spec, roles=tuple(role for role in edited.spec.roles if role.name == LAUNCHER))
+    assert of_groups(*a_gang(), replace(edited, spec=alone)) == []
+
+
 def test_a_gang_has_no_pod_beyond_its_number_and_the_others_come_alone_once_it_has_places():
     story = [*a_gang(4, least=2), group()]
     assert of_pods(*story) == {0: GROUP, 1: GROUP}

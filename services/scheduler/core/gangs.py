@@ -16,6 +16,9 @@ def missing(job: Job) -> list[Step]:
     """Create those that were not seen, also one that was deleted: pods that name it wait for it."""
     if not job.attempt.gang or job.resource.problems or not job.may_try("CreatePodGroup"):
         return []
+    if job.spec is None or all(role.name in gangs.OUTSIDE for role in job.spec.roles):
+        # An edit took the roles away after their pods had ended.
+        return []
     found = (gang for gang in gangs.known(job) if (POD_GROUP, gang.name) not in job.objects.children)
     return [CreatePodGroup(gang.name, gang.least) for gang in found]
 
