@@ -165,15 +165,6 @@ def test_a_node_that_was_deleted_is_remembered_as_long_as_pods_are_on_it():
     assert cache.ending_nodes == {}
 
 
-def test_a_node_that_registered_again_stays():
-    cache = Cache()
-    cache.set_pod((KEY.namespace, "w0"), (KEY, on("node-1", worker(0))))
-    cache.set_node("node-1", STAYING)
-    cache.set_node("node-1", None)
-    cache.set_node("node-1", STAYING)
-    assert cache.ending_nodes == {}
-
-
 def test_timers_run_where_nodes_may_not_be_seen():
     watching = Watching()
     assert watching.cache.sees(TRAININGJOBS)

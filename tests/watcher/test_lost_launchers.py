@@ -219,12 +219,3 @@ async def test_a_deleted_job_loses_no_launcher_whichever_watch_is_first(late: bo
         there.weather.on = False
         await until(lambda: "JobGone" in there.kinds(), "the job's end")
     assert "LauncherLost" not in there.kinds()
-
-
-async def test_a_launcher_taken_from_a_job_that_stays_is_lost():
-    there = Late()
-    async with there.watched():
-        there.store.delete(PODS, NAMESPACE, "resnet-launcher")
-        there.store.remove(PODS, NAMESPACE, "resnet-launcher")
-        await until(lambda: "LauncherLost" in there.kinds(), "the loss")
-    assert there.history().job.attempt.launcher_lost

@@ -258,16 +258,6 @@ async def test_as_many_follow_at_once_as_settled_at_once(world: World):
     assert world.count("JobCreated") == 6 * MOST
 
 
-async def test_a_watcher_that_starts_again_finds_who_waits(world: World):
-    await world.kill("scheduler")
-    apply_jobs(world, JOBS)
-    await world.until(lambda: world.count("JobObserved") == MOST)
-    await world.restart("watcher")
-    await world.start("scheduler")
-    for number in range(JOBS):
-        await world.phase("Running", name=f"job-{number}")
-
-
 @pytest.mark.parametrize("first", [True, False], ids=["before its job", "after its job"])
 async def test_a_request_waits_with_its_job_beyond_its_own_timeout(world: World, first: bool):
     await world.kill("scheduler")

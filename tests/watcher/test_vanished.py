@@ -45,12 +45,6 @@ def test_a_gone_job_is_asked_for_no_longer():
     assert watching.look().questions == ()
 
 
-def test_while_too_many_are_missing_none_is_asked_for():
-    watching = Watching(observed(a_spec()))
-    watching.cache.held_back = True
-    assert watching.look().questions == ()
-
-
 def test_before_the_first_list_nothing_is_missing():
     watching = Watching(observed(a_spec()))
     watching.cache.scalable.version = 0
