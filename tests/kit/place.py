@@ -86,7 +86,9 @@ async def complains_once_and_recovers(service: Service, *words: str, mend: Calla
     if said is not None:
         await said
     await service.becomes(200)
-    assert len(service.lines("not ready")) == 1
+    # What takes several calls to mend may be seen half mended: less is missing then.
+    whys = [line["why"] for line in service.lines("not ready")]
+    assert len({*whys}) == len(whys)
     assert len(service.lines("started")) == 1
 
 

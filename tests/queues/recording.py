@@ -16,6 +16,7 @@ import msgspec
 
 from shared.cluster import Resource
 from shared.cluster.objects import Custom
+from shared.errors import accepting
 from shared.frameworks.queueing import GROUP, WORKLOADS
 from shared.job.policies.quota import REPLACED
 from tests.kit.operator import Operator, audited
@@ -179,14 +180,17 @@ class Player:
             await self._kube.create(of, "default", {"metadata": metadata, "spec": call.spec})
             return
         held = await self._kube.get(of, "default", call.name)
-        if held is None and _conditions(call.status).get("Finished") == ("True", REPLACED):
+        replaced = _conditions(call.status).get("Finished") == ("True", REPLACED)
+        if held is None and replaced:
             return
         assert held is not None, f"{call.name} is not there"
         if call.verb == "delete":
             await self._kube.delete(of, "default", call.name, uid=held.metadata.uid)
         elif call.subresource:
             patch = {"status": _change(held.status, call.status)}
-            await self._kube.patch(of, "default", call.name, patch, subresource=call.subresource)
+            # Muster deletes what was replaced, perhaps at this moment.
+            with accepting(*["NotFound"] if replaced else []):
+                await self._kube.patch(of, "default", call.name, patch, subresource=call.subresource)
         else:
             spec = _change(held.spec, call.spec)
             await self._kube.patch(of, "default", call.name, {"metadata": call.metadata, "spec": spec})

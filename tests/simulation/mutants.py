@@ -596,7 +596,7 @@ MUTANTS = (
     Mutant("workers are released before the hosts files are written", "I7", _released_too_early, plan_of(10)),
     Mutant("a scale-in by names takes another worker", "I13", _another_worker_leaves, plan_of(22)),
     Mutant("the scheduler deletes the pods of other jobs", "I26", _pods_of_others),
-    Mutant("a status goes to whatever object has the name", "I8", _whatever_has_the_name, plan_of(12)),
+    Mutant("a status goes to whatever object has the name", "I8", _whatever_has_the_name, plan_of(5)),
     Mutant("the words of a script are told", "I18", _scripts_told, plan_of(2)),
     Mutant("a script whose end was not seen runs again", "I12", _scripts_again, A_SLOW_SCRIPT),
     Mutant("hosts files have a version that no decision published", "I10", _another_version, A_SCALE_IN),

@@ -102,7 +102,7 @@ class TestTheResource:
         assert fact == JobRelabelled(version=9, labels=(("team", "a"),))
         assert sentence(fact, before, of_older.job()) == "its labels were seen"
         changed = JobRelabelled(version=10, labels=())
-        assert sentence(changed, of_older.job(), of_older.job(), " by kubectl") == "its labels were changed by kubectl"
+        assert sentence(changed, of_older.job(), of_older.job()) == "its labels were changed"
         of_older.fold(KEY, changed)
         assert of_older.job().resource.labels == ()
 
