@@ -503,7 +503,7 @@ def _render(question: Question, asked: Asked | None, fold: Fold, kinds: Kinds, a
             then = fold_all(History(key), filter(until(question.at), mine), seal=True)
             if not then.newest:
                 raise unknown_then(mine[0])
-            return _text([as_json_text(then.job)], told)
+            return _text([as_json_text(then.job)], "application/json")
         case "report":
             since = stamp(_begin(question.since)) if question.since else ""
             found = reported(fold_all(Life(key), mine), kinds, until=stamp(datetime.now(UTC)), since=since)

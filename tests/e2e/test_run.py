@@ -58,7 +58,7 @@ async def test_one_command_runs_the_whole_operator(host: MakeHost, tmp_path: Pat
                 assert sorted(ready) == [f'muster_ready{{service="{name}"}} 1.0' for name in sorted(SERVICES)]
                 counted = 'muster_jobs_successful_total{job_namespace="",kind="TrainingJob.kai.alibabacloud.com"}'
                 async with asyncio.timeout(PATIENCE_SECONDS):
-                    # On a busy machine the count may come after the end is shown.
+                    # A scraper is told a snapshot of some moments ago.
                     while f"{counted} 1.0" not in await _scraped(port):
                         await asyncio.sleep(0.1)
                 running.send_signal(signal.SIGTERM)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ha.run import Course, run
+from tests.ha.run import run
 from tests.ha.strikes import APISERVER, Strike, plan
 from tests.kit.controlplane import require_control_plane
 
@@ -24,7 +24,7 @@ Who leads the log is asked to stop as well, and the API server stands still at t
 async def test_with_any_process_killed_or_stopped_nothing_is_lost_or_doubled(tmp_path: Path):
     require_control_plane("fakenodes")
     strikes = [*plan(SEED, KILLS, PAUSES, STOPS), Strike("pause", APISERVER, "only")]
-    outcome = await run(tmp_path, strikes, seed=SEED, course=Course(a_second=1.0))
+    outcome = await run(tmp_path, strikes, seed=SEED)
     assert not outcome.faults, "\n".join(outcome.faults)
     # It was no dry run.
     assert len(outcome.struck) == len(strikes)
