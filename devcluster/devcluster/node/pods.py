@@ -326,7 +326,8 @@ class Pod:
         self._phase = phase
         addresses: Mapping[str, object] = {}
         if self._address:
-            addresses = {"podIP": self._address, "podIPs": [{"ip": self._address}]}
+            # A patch merges them by address, and an earlier agent may have given the pod another one.
+            addresses = {"podIP": self._address, "podIPs": [{"$patch": "replace"}, {"ip": self._address}]}
         return {
             "phase": phase,
             "conditions": statuses.conditions("Failed" if self._verdict else phase, init, main),

@@ -85,7 +85,9 @@ async def test_a_killed_agent_leaves_nothing_and_the_next_one_goes_on(fragile, s
     assert (state(lost)["terminated"]["exitCode"], state(lost)["terminated"]["reason"]) == (255, "Unknown")
     again = await space.pod("always", lambda pod: pod["status"]["containerStatuses"][0]["restartCount"] == 1)
     assert again["status"]["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 255
-    await space.ready("always")
+    # It has the address that the other one had: a pod has one of a family, else a real API server takes no status.
+    ready = (await space.ready("always"))["status"]
+    assert ready["podIPs"] == [{"ip": ready["podIP"]}]
     assert state(await space.over("done"))["terminated"]["exitCode"] == 3
     assert not stale.exists()
     await space.run("new", "exit 0")
