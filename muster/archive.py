@@ -91,28 +91,38 @@ async def _why(log: JetStreamEventLog, waiting: Waiting, *, working: bool) -> st
 async def verify(settings: Settings, asked: Asked | None, namespace: str) -> None:
     """Fold every history of the archive, or of one name, and compare it with its seal; exit code 1 if one differs."""
     copies: dict[tuple[str, Seal], Copy] = {}
-    wrong = right = 0
-
-    def told(copy: Copy, fault: str) -> int:
-        if fault:
-            say(f"{copy.subject}: {fault}", err=True)
-        return bool(fault)
-
-    async with open_log(settings) as log, aclosing(log.archive.parts(_filter(asked, namespace))) as parts:
+    wrong, right = _Wrong(), 0
+    async with open_log(settings) as log, aclosing(log.archive.parts(_filter(asked, namespace), 0, wrong.add)) as parts:
         async for part in parts:
             at = part.subject, part.seal
             copy = copies.setdefault(at, Copy(*at))
             copy.add(part)
             if (fault := copy.fault) is not None:
-                wrong += told(copy, fault)
+                if fault:
+                    wrong.add(f"{part.subject}: {fault}")
                 right += not fault
                 del copies[at]
-    wrong += sum(told(copy, "parts of it are missing") for copy in copies.values())
-    if asked is not None and not right + wrong:
+    for copy in copies.values():
+        wrong.add(f"{copy.subject}: parts of it are missing")
+    if asked is not None and not right + wrong.number:
         raise Refused(_unknown(asked, namespace), reason="NotFound")
-    say(f"histories of the archive that are what their seals say: {right}, different: {wrong}")
-    if wrong:
-        raise typer.Exit(1)
+    say(f"histories of the archive that are what their seals say: {right}, different: {wrong.number}")
+    wrong.end()
+
+
+class _Wrong:
+    """What is no history, or another than its seal says: it is told, and hides none of the others."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def add(self, what: object) -> None:
+        self.number += 1
+        say(str(what), err=True)
+
+    def end(self) -> None:
+        if self.number:
+            raise typer.Exit(1)
 
 
 async def export(settings: Settings, asked: Asked | None, namespace: str, uid: str, folder: Path | None) -> None:
@@ -128,8 +138,8 @@ async def export(settings: Settings, asked: Asked | None, namespace: str, uid: s
                     for stored in batch:
                         say(line_of(stored), exact=True)
             return
-        written = 0
-        async with aclosing(_whole(log, _filter(asked, namespace, uid))) as histories:
+        written, wrong = 0, _Wrong()
+        async with aclosing(_whole(log, _filter(asked, namespace, uid), wrong)) as histories:
             async for subject, lines in histories:
                 key = key_archived(subject)
                 must_be_names(key.namespace, key.name, key.uid)
@@ -138,20 +148,26 @@ async def export(settings: Settings, asked: Asked | None, namespace: str, uid: s
                 await asyncio.to_thread(_write, place, f"{key.uid}.jsonl", lines)
                 written += 1
         say(f"{counted(written, 'file')} in {folder}")
+        wrong.end()
 
 
-async def _whole(log: JetStreamEventLog, subject: str) -> AsyncGenerator[tuple[str, bytes], None]:
+async def _whole(log: JetStreamEventLog, subject: str, wrong: _Wrong) -> AsyncGenerator[tuple[str, bytes], None]:
     """Each history under a filter, with its lines."""
     # A restored log may have sealed a job again before all parts of its first copy were there.
     known: dict[tuple[str, Seal], list[Part]] = {}
-    async with aclosing(log.archive.parts(subject)) as parts:
+    async with aclosing(log.archive.parts(subject, 0, wrong.add)) as parts:
         async for part in parts:
             if part.forgotten:
                 continue
             known.setdefault((part.subject, part.seal), []).append(part)
             if part.number == part.of:
                 lines = (line for each in known.pop((part.subject, part.seal)) for line in each.lines)
-                yield part.subject, b"".join(b"%s\n" % line for line in lines)
+                try:
+                    history = b"".join(b"%s\n" % line for line in lines)
+                except ValueError as damaged:
+                    wrong.add(f"{part.subject}: {damaged}")
+                else:
+                    yield part.subject, history
 
 
 def _write(folder: Path, name: str, lines: bytes) -> None:

@@ -433,6 +433,33 @@ async def test_retention_steps_over_a_foreign_message_and_tells_it_once(nats_ser
             await made.retain()
         assert [part async for part in log.archive.parts(archived_under(namespace), 0, str)] == []
         assert [line["event"] for line in lines].count("not a part of the archive") == 1
+        await log.archive.purge(ARCHIVE, foreign, 2**60)
+
+
+async def test_what_is_no_history_is_told_and_hides_none(
+    nats_server: NatsServer, capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    key, reader = a_key(namespace := a_namespace()), settings_of(nats_server, "reader")
+    foreign, damaged = (archived_under(namespace, "another", uid) for uid in ("u-8", "u-9"))
+    async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
+        await mine.archive._publish(foreign, b"hello", {wire.MESSAGE_ID: namespace}, 0)
+        seal = headers_of(Seal(1, 9, 9, namespace)) | {"Muster-Part": "1/1"}
+        await mine.archive._publish(damaged, b"hello", seal, 0)
+        await a_sealed_life(log, key)
+        await archive(mine, namespace)
+        for command in (
+            commands.verify(reader, None, namespace),
+            commands.export(reader, None, namespace, "", tmp_path),
+        ):
+            with pytest.raises(typer.Exit):
+                await command
+            told = capsys.readouterr()
+            assert ["no seal" in line for line in told.err.splitlines()] == [True, False]
+            assert "damaged: Not a gzipped file" in told.err
+            assert "seals say: 1, different: 2" in told.out or "1 file in" in told.out
+        assert (tmp_path / namespace / "resnet" / "u-1.jsonl").exists()
+        await log.archive.purge(ARCHIVE, foreign, 2**60)
+        await log.archive.purge(ARCHIVE, damaged, 2**60)
 
 
 @pytest.mark.parametrize(("marks", "most"), [(1, 2), (3, 3)])
