@@ -7,6 +7,7 @@ import asyncio
 import base64
 import json
 import os
+import shutil
 import signal
 import ssl
 import sys
@@ -37,7 +38,7 @@ PLUGIN_PAUSE_SECONDS = 60.0
 """A credential plugin is not run again sooner than this."""
 
 PLUGIN_SECONDS = 60.0
-"""A credential plugin that has not ended by then is ended: a person had time to log in."""
+"""A credential plugin that asks no person and has not ended by then is ended."""
 
 RENEWAL_SECONDS = 3.0
 """A call waits so long for new credentials, so that the look that decides on readiness hears why there are none."""
@@ -52,6 +53,14 @@ READ_BUFFER_BYTES = 2 * 1024 * 1024
 
 INLINED = ("certificate-authority", "client-certificate", "client-key")
 """The fields whose content a kubeconfig may hold itself, base64-encoded, as `<field>-data`."""
+
+TOLD = (
+    *("server", "tls-server-name", "insecure-skip-tls-verify", "certificate-authority-data", "proxy-url"),
+    "disable-compression",
+)
+"""The fields of a cluster that a credential plugin is told of if it asks for them."""
+TOLD_MORE = "client.authentication.k8s.io/exec"
+"""The extension of a cluster that is for its plugin."""
 
 log = structlog.get_logger()
 
@@ -253,8 +262,9 @@ class _KubeconfigAccess(_Access):
 class _Plugin:
     """The program that a kubeconfig names for credentials."""
 
-    def __init__(self, settings: Mapping[str, Any], paths: Sequence[str]) -> None:
+    def __init__(self, settings: Mapping[str, Any], cluster: Mapping[str, Any], paths: Sequence[str]) -> None:
         self._settings = settings
+        self._cluster = cluster
         self._paths = paths
         self._expires: datetime | None = None
 
@@ -265,7 +275,9 @@ class _Plugin:
     async def run(self) -> Mapping[str, Any]:
         """Run the plugin; return the status of its `ExecCredential`.  Raises `Transient`."""
         try:
-            given = await _run_plugin(self._settings)
+            if shutil.which(self._settings["command"]) is None:
+                raise Transient(self.told(f"is not installed. {self._settings.get('installHint') or ''}"))
+            given = await _run_plugin(self._settings, self._cluster)
             expires = given.get("expirationTimestamp")
             self._expires = datetime.fromisoformat(expires) if expires else None
         except TimeoutError as error:
@@ -274,7 +286,8 @@ class _Plugin:
             raise Transient(self.told(f"failed: there is no {error}")) from error
         except (OSError, ValueError, TypeError, AttributeError) as error:
             raise Transient(self.told(f"failed: {error}")) from error
-        if not (given.get("token") or (given.get("clientCertificateData") and given.get("clientKeyData"))):
+        certificate, key = given.get("clientCertificateData"), given.get("clientKeyData")
+        if bool(certificate) != bool(key) or not (certificate or given.get("token")):
             raise Transient(self.told("failed: it gave neither a token nor a certificate with its key"))
         return given
 
@@ -313,10 +326,17 @@ def _new_configuration() -> Any:
     return Configuration()
 
 
-async def _run_plugin(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What it prints.  Raises `TimeoutError`, and for what is no plugin or no credentials what Python raises there."""
-    person = sys.stdout.isatty()
-    asked = {"apiVersion": settings["apiVersion"], "kind": "ExecCredential", "spec": {"interactive": person}}
+async def _run_plugin(settings: Mapping[str, Any], cluster: Mapping[str, Any]) -> dict[str, Any]:
+    """What it prints.  Raises `TimeoutError`, and for what is no plugin or no credentials what Python raises there.
+
+    As kubectl 1.36 runs it: a person at the terminal sees what it says, and has the time to log in.
+    """
+    mode, person = settings.get("interactiveMode"), sys.stdin.isatty()
+    if mode == "Always" and not person:
+        raise ValueError("it asks a person, and standard input is not a terminal")
+    person &= mode != "Never"
+    spec = {"interactive": person} | ({"cluster": _told_of(cluster)} if settings.get("provideClusterInfo") else {})
+    asked = {"apiVersion": settings["apiVersion"], "kind": "ExecCredential", "spec": spec}
     variables = {each["name"]: each["value"] for each in settings.get("env") or ()}
     process = await asyncio.create_subprocess_exec(
         settings["command"],
@@ -324,12 +344,11 @@ async def _run_plugin(settings: Mapping[str, Any]) -> dict[str, Any]:
         env={**os.environ, **variables, "KUBERNETES_EXEC_INFO": json.dumps(asked)},
         stdin=None if person else asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        # A person's plugin may ask at the terminal.
+        stderr=None if person else asyncio.subprocess.PIPE,
         start_new_session=not person,
     )
     try:
-        async with asyncio.timeout(PLUGIN_SECONDS):
+        async with asyncio.timeout(None if person else PLUGIN_SECONDS):
             output, complaint = await process.communicate()
     finally:
         if process.returncode is None and person:
@@ -339,12 +358,21 @@ async def _run_plugin(settings: Mapping[str, Any]) -> dict[str, Any]:
             os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
     if process.returncode:
-        raise ValueError(f"it ended with {process.returncode}: {complaint.decode(errors='replace')}")
+        raise ValueError(f"it ended with {process.returncode}: {(complaint or b'').decode(errors='replace')}")
     given: dict[str, Any] = json.loads(output)
     if given["apiVersion"] != settings["apiVersion"]:
         raise ValueError(f"it answers in {given['apiVersion']}, and the kubeconfig asks for {settings['apiVersion']}")
     status: dict[str, Any] = given["status"]
     return status
+
+
+def _told_of(cluster: Mapping[str, Any]) -> dict[str, Any]:
+    """A kubeconfig's cluster as an `ExecCredential` names it."""
+    told = {field: cluster[field] for field in TOLD if field in cluster}
+    if file := cluster.get("certificate-authority"):
+        told.setdefault("certificate-authority-data", base64.b64encode(Path(file).read_bytes()).decode())
+    more = {each["name"]: each["extension"] for each in cluster.get("extensions") or ()}
+    return told | ({"config": more[TOLD_MORE]} if TOLD_MORE in more else {})
 
 
 def _load_service_account(configuration: Any) -> None:
@@ -364,11 +392,11 @@ async def _load(paths: Sequence[str], named: str, anonymous: bool, folder: Path)
         user = {}
     plugin = None
     if settings := user.pop("exec", None):
-        plugin = _Plugin(settings, paths)
+        plugin = _Plugin(settings, dict(cluster), paths)
         given = await plugin.run()
         if token := given.get("token"):
             user["token"] = token
-        else:
+        if given.get("clientCertificateData"):
             user["client-certificate"] = _file(folder / "given.crt", given["clientCertificateData"].encode())
             user["client-key"] = _file(folder / "given.key", given["clientKeyData"].encode())
     configuration, client = _new_configuration(), _client()

@@ -72,6 +72,9 @@ def _read(path: str) -> dict[str, Any]:
     for kind in ("cluster", "user"):
         for entry in _entries([config], kind).values():
             entry.update({field: str(folder / entry[field]) for field in FILES if entry.get(field)})
+            plugin = entry.get("exec") or {}
+            if os.sep in plugin.get("command", ""):
+                plugin["command"] = str(folder / plugin["command"])
     return config
 
 

@@ -135,6 +135,55 @@ async def test_a_plugin_that_gives_half_a_certificate_is_named_with_what_is_miss
         await find_cluster(Path(path))
 
 
+@pytest.mark.parametrize(
+    ("person", "mode", "interactive"),
+    [
+        pytest.param(True, "IfAvailable", True, id="a person"),
+        pytest.param(True, "Never", False, id="a person whom it does not ask"),
+        pytest.param(False, "IfAvailable", False, id="no person"),
+        pytest.param(False, "Always", None, id="no person whom it could ask"),
+    ],
+)
+async def test_a_plugin_is_run_as_kubectl_runs_it(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    person: bool,
+    mode: str,
+    interactive: bool | None,
+):
+    """What kubectl 1.36 told a plugin of such a kubeconfig, in another folder than its own, and printed of it."""
+    program = tmp_path / "bin" / "plugin"
+    program.parent.mkdir()
+    answer = {"apiVersion": PLUGIN_VERSION, "kind": "ExecCredential", "status": {"token": "it"}}
+    told = tmp_path / "told"
+    program.write_text(
+        f"#!/bin/sh\necho log in >&2\necho $KUBERNETES_EXEC_INFO > {told}\necho '{json.dumps(answer)}'\n"
+    )
+    program.chmod(0o700)
+    named = {"apiVersion": PLUGIN_VERSION, "command": "bin/plugin", "interactiveMode": mode, "provideClusterInfo": True}
+    server = {"server": "https://127.0.0.1:1", "tls-server-name": "foo", "insecure-skip-tls-verify": True}
+    more = {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "a1"}}
+    cluster = server | {"extensions": [more]}
+    path = write(tmp_path / "config", cluster=cluster, user={"exec": named}, **{"current-context": "it"})
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: person)
+    if interactive is None:
+        with pytest.raises(Transient, match="it asks a person, and standard input is not a terminal"):
+            await find_cluster(Path(path))
+        return
+    assert await (await find_cluster(Path(path))).headers() == {"authorization": "Bearer it"}
+    spec = {"cluster": server | {"config": {"audience": "a1"}}, "interactive": interactive}
+    assert json.loads(told.read_text()) == {"kind": "ExecCredential", "apiVersion": PLUGIN_VERSION, "spec": spec}
+    assert capfd.readouterr().err == ("log in\n" if interactive else "")
+
+
+async def test_a_plugin_that_is_not_there_says_how_to_install_it(tmp_path: Path):
+    user = {"exec": {"apiVersion": PLUGIN_VERSION, "command": "no-such-plugin", "installHint": "run\nthis"}}
+    path = write(tmp_path / "config", cluster={"server": "http://it"}, user=user, **{"current-context": "it"})
+    with pytest.raises(Transient, match=r"plugin no-such-plugin named in .* is not installed. run this$"):
+        await find_cluster(Path(path))
+
+
 async def test_a_plugin_that_hangs_is_ended_with_its_programs_and_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
