@@ -11,7 +11,7 @@ from services.watcher.core.views import observed_job
 from shared.cluster.objects import Custom, CustomMetadata
 from shared.frameworks.queueing import LONGEST, QUEUE, placed, view_of
 from shared.frameworks.training_job import TRAININGJOBS, TrainingJob
-from shared.job.events.watcher import ChildGone, ChildrenObserved
+from shared.job.events.watcher import ChildGone, ChildrenObserved, HistoryBroken, JobGone
 from shared.job.naming import Uid, workload_name
 from shared.job.spec import WORKER
 from shared.job.views import ChildView, PodSetView, WorkloadView
@@ -59,6 +59,15 @@ def test_an_admission_and_what_its_flavor_gives_are_one_fact():
     assert told(found) == []
     assert found.cache.set_flavor("pool", POOL) == (KEY,)
     assert [places(view) for view in told(found)] == [[{"pool": "a"}]]
+
+
+def test_that_of_a_job_of_which_a_restored_log_has_only_that_it_is_gone_is_seen_as_its_finalizer_keeps_it():
+    broken = HistoryBroken(log="log-2", sequence=7, hash="ab", reason="OtherLog", kind="TrainingJob")
+    found = Watching(broken, JobGone(version=2))
+    found.cache = Cache(kueue=True)
+    found.listed(1_000)
+    show(found, kept := replace(ADMITTED, deleting=True, held=True), version=10)
+    assert told(found) == [kept]
 
 
 @pytest.mark.parametrize(

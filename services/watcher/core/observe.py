@@ -120,8 +120,8 @@ def _facts(
         return []
     # What waits for the end of a doubt, or for an adoption, does not wait for labels, which a full log takes last.
     events = [*_resource(job, cache, presence, labels=not (but.labels or job.resource.another))]
-    if not job.resource.generation or (events and job.resource.gone):
-        # Pods and requests follow after the job itself.
+    if events if job.resource.gone else not job.resource.generation:
+        # Pods and requests follow after the job itself; a restored log may have it gone without more.
         return events
     if cache.epoch > job.resource.epoch and not job.resource.gone:
         # After a restore of etcd, the job first: whether it still exists decides what the absence of its pods means.
