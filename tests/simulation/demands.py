@@ -113,10 +113,10 @@ class ClusterDemands:
         # Some kinds have no hosts files: what lists members there is their size.
         files = job.spec is not None and job.spec.handling.hosts_files
         rests = not files or job.halted or job.resource.gone or job.deleting or job.over or job.between_attempts
-        self._lost[job.key.uid] = {} if rests else {index: since.get(index, logged) for index in lost}
         if job.spec is not None and job.spec.elasticity is not None:
-            # It never trains below its minimum: until its attempt ends it keeps the files that it has.
+            # It never trains below its minimum: as long as it has fewer, or until its attempt ends, it keeps its files.
             rests = rests or len(job.listed_workers) - len(lost) < job.spec.worker.min_replicas
+        self._lost[job.key.uid] = {} if rests else {index: since.get(index, logged) for index in lost}
         for index in () if rests else lost:
             if (seconds := _seconds(since.get(index, logged), logged)) > LISTED_SECONDS:
                 yield f"I40 the hosts files of {job.key} list worker {index} at {sequence}, lost for {seconds:.0f} s"
