@@ -59,8 +59,11 @@ async def read_refusal(response: aiohttp.ClientResponse) -> Status:
     return read_status(await response.read(), response.status, response.headers.get("Retry-After", ""))
 
 
-KEEPALIVE = {socket.TCP_KEEPIDLE: 30, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 3}
-"""Seconds and tries: a quiet connection whose other end lost its power is over in 45 s, as in client-go."""
+KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPALIVE": 30, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
+"""Seconds and tries: a quiet connection whose other end lost its power is over in 45 s, as in client-go.
+
+Linux has the first one, macOS the second.
+"""
 
 
 def kept_alive(address: AddrInfoType) -> socket.socket:
@@ -68,8 +71,8 @@ def kept_alive(address: AddrInfoType) -> socket.socket:
     family, kind, protocol, *_ = address
     made = socket.socket(family, kind, protocol)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in KEEPALIVE.items():
-        made.setsockopt(socket.IPPROTO_TCP, option, value)
+    for option in KEEPALIVE.keys() & vars(socket).keys():
+        made.setsockopt(socket.IPPROTO_TCP, vars(socket)[option], KEEPALIVE[option])
     return made
 
 

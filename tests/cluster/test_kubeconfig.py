@@ -3,6 +3,7 @@
 import ast
 import asyncio
 import json
+import runpy
 import socket
 import ssl
 import sys
@@ -18,7 +19,7 @@ import pytest
 import yaml
 from aiohttp.connector import Connection
 
-from shared.cluster import access
+from shared.cluster import access, connections
 from shared.cluster.access import find_cluster
 from shared.cluster.examination import PATIENCE_SECONDS, Right, must_allow
 from shared.cluster.kube import KubeCluster
@@ -322,6 +323,15 @@ async def test_a_connection_whose_other_end_lost_its_power_is_noticed_as_soon_as
 
     async with server, found.open(Seen) as session, session.get(found.url):
         assert seconds == [45]
+
+
+def test_a_laptop_with_macos_keeps_its_connections_alive_by_its_own_word_for_it(monkeypatch: pytest.MonkeyPatch):
+    idle = socket.TCP_KEEPIDLE
+    monkeypatch.delattr(socket, "TCP_KEEPIDLE")
+    monkeypatch.setattr(socket, "TCP_KEEPALIVE", idle, raising=False)
+    there = runpy.run_path(connections.__file__)
+    with there["kept_alive"]((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 1))) as made:
+        assert made.getsockopt(socket.IPPROTO_TCP, idle) == 30
 
 
 async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, status: str = "200 OK") -> None:
