@@ -10,7 +10,6 @@ import os
 import shutil
 import signal
 import ssl
-import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -38,7 +37,7 @@ PLUGIN_PAUSE_SECONDS = 60.0
 """A credential plugin is not run again sooner than this."""
 
 PLUGIN_SECONDS = 60.0
-"""A credential plugin that asks no person and has not ended by then is ended."""
+"""A credential plugin that no person can see and that has not ended by then is ended."""
 
 RENEWAL_SECONDS = 3.0
 """A call waits so long for new credentials, so that the look that decides on readiness hears why there are none."""
@@ -270,7 +269,7 @@ class _Plugin:
 
     def is_due(self) -> bool:
         """True shortly before the credentials expire; credentials without an expiry are renewed when rejected."""
-        return self._expires is not None and datetime.now(UTC) > self._expires - EXPIRY_MARGIN
+        return self._expires is not None and datetime.now(UTC) + EXPIRY_MARGIN > self._expires
 
     async def run(self) -> Mapping[str, Any]:
         """Run the plugin; return the status of its `ExecCredential`.  Raises `Transient`."""
@@ -278,8 +277,7 @@ class _Plugin:
             if shutil.which(self._settings["command"]) is None:
                 raise Transient(self.told(f"is not installed. {self._settings.get('installHint') or ''}"))
             given = await _run_plugin(self._settings, self._cluster)
-            expires = given.get("expirationTimestamp")
-            self._expires = datetime.fromisoformat(expires) if expires else None
+            self._expires = _expiry(given)
         except TimeoutError as error:
             raise Transient(self.told(SILENT)) from error
         except LookupError as error:
@@ -329,12 +327,13 @@ def _new_configuration() -> Any:
 async def _run_plugin(settings: Mapping[str, Any], cluster: Mapping[str, Any]) -> dict[str, Any]:
     """What it prints.  Raises `TimeoutError`, and for what is no plugin or no credentials what Python raises there.
 
-    As kubectl 1.36 runs it: a person at the terminal sees what it says, and has the time to log in.
+    As kubectl 1.36 runs it: a person at the terminal sees what it says, and has the time to log in, also in a browser.
     """
-    mode, person = settings.get("interactiveMode"), sys.stdin.isatty()
+    mode, person = settings.get("interactiveMode"), os.isatty(0)
     if mode == "Always" and not person:
         raise ValueError("it asks a person, and standard input is not a terminal")
     person &= mode != "Never"
+    seen = person or os.isatty(2)
     spec = {"interactive": person} | ({"cluster": _told_of(cluster)} if settings.get("provideClusterInfo") else {})
     asked = {"apiVersion": settings["apiVersion"], "kind": "ExecCredential", "spec": spec}
     variables = {each["name"]: each["value"] for each in settings.get("env") or ()}
@@ -344,14 +343,14 @@ async def _run_plugin(settings: Mapping[str, Any], cluster: Mapping[str, Any]) -
         env={**os.environ, **variables, "KUBERNETES_EXEC_INFO": json.dumps(asked)},
         stdin=None if person else asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
-        stderr=None if person else asyncio.subprocess.PIPE,
-        start_new_session=not person,
+        stderr=None if seen else asyncio.subprocess.PIPE,
+        start_new_session=not seen,
     )
     try:
-        async with asyncio.timeout(None if person else PLUGIN_SECONDS):
+        async with asyncio.timeout(None if seen else PLUGIN_SECONDS):
             output, complaint = await process.communicate()
     finally:
-        if process.returncode is None and person:
+        if process.returncode is None and seen:
             process.kill()
         elif process.returncode is None:
             # With the programs that it has begun.
@@ -364,6 +363,14 @@ async def _run_plugin(settings: Mapping[str, Any], cluster: Mapping[str, Any]) -
         raise ValueError(f"it answers in {given['apiVersion']}, and the kubeconfig asks for {settings['apiVersion']}")
     status: dict[str, Any] = given["status"]
     return status
+
+
+def _expiry(given: Mapping[str, Any]) -> datetime | None:
+    expires = given.get("expirationTimestamp")
+    moment = datetime.fromisoformat(expires) if expires else None
+    if moment is not None and moment.tzinfo is None:
+        raise ValueError("its expirationTimestamp has no zone")
+    return moment
 
 
 def _told_of(cluster: Mapping[str, Any]) -> dict[str, Any]:

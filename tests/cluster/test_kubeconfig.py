@@ -117,6 +117,23 @@ async def test_a_plugin_is_run_again_before_its_token_expires(tmp_path: Path, mo
     assert await found.headers() == {"authorization": "Bearer run-3"}
 
 
+async def test_a_plugin_whose_credentials_never_hold_is_run_again_as_by_kubectl(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(access, "PLUGIN_PAUSE_SECONDS", 0.0)
+    # Go's time that was not set.
+    user = plugin(tmp_path, token="run-", expirationTimestamp="0001-01-01T00:00:00Z")
+    path = write(tmp_path / "config", cluster={"server": "http://it"}, user=user, **{"current-context": "it"})
+    assert await (await find_cluster(Path(path))).headers() == {"authorization": "Bearer run-2"}
+
+
+async def test_a_plugin_whose_expiry_has_no_zone_is_named(tmp_path: Path):
+    user = plugin(tmp_path, token="run-", expirationTimestamp="2030-12-01T00:00:00")
+    path = write(tmp_path / "config", cluster={"server": "http://it"}, user=user, **{"current-context": "it"})
+    with pytest.raises(Transient, match=r"plugin .* failed: its expirationTimestamp has no zone"):
+        await find_cluster(Path(path))
+
+
 async def test_a_token_without_an_expiry_is_kept_until_it_is_not_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -137,12 +154,13 @@ async def test_a_plugin_that_gives_half_a_certificate_is_named_with_what_is_miss
 
 
 @pytest.mark.parametrize(
-    ("person", "mode", "interactive"),
+    ("person", "seen", "mode", "interactive"),
     [
-        pytest.param(True, "IfAvailable", True, id="a person"),
-        pytest.param(True, "Never", False, id="a person whom it does not ask"),
-        pytest.param(False, "IfAvailable", False, id="no person"),
-        pytest.param(False, "Always", None, id="no person whom it could ask"),
+        pytest.param(True, False, "IfAvailable", True, id="a person"),
+        pytest.param(True, True, "Never", False, id="a person whom it does not ask"),
+        pytest.param(False, True, "IfAvailable", False, id="a person whose standard input is a file"),
+        pytest.param(False, False, "IfAvailable", False, id="no person"),
+        pytest.param(False, True, "Always", None, id="no person whom it could ask"),
     ],
 )
 async def test_a_plugin_is_run_as_kubectl_runs_it(
@@ -150,6 +168,7 @@ async def test_a_plugin_is_run_as_kubectl_runs_it(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
     person: bool,
+    seen: bool,
     mode: str,
     interactive: bool | None,
 ):
@@ -167,7 +186,7 @@ async def test_a_plugin_is_run_as_kubectl_runs_it(
     more = {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "a1"}}
     cluster = server | {"extensions": [more]}
     path = write(tmp_path / "config", cluster=cluster, user={"exec": named}, **{"current-context": "it"})
-    monkeypatch.setattr(sys.stdin, "isatty", lambda: person)
+    monkeypatch.setattr("os.isatty", {0: person, 2: seen}.__getitem__)
     if interactive is None:
         with pytest.raises(Transient, match="it asks a person, and standard input is not a terminal"):
             await find_cluster(Path(path))
@@ -175,7 +194,7 @@ async def test_a_plugin_is_run_as_kubectl_runs_it(
     assert await (await find_cluster(Path(path))).headers() == {"authorization": "Bearer it"}
     spec = {"cluster": server | {"config": {"audience": "a1"}}, "interactive": interactive}
     assert json.loads(told.read_text()) == {"kind": "ExecCredential", "apiVersion": PLUGIN_VERSION, "spec": spec}
-    assert capfd.readouterr().err == ("log in\n" if interactive else "")
+    assert capfd.readouterr().err == ("log in\n" if interactive or seen else "")
 
 
 async def test_a_plugin_that_is_not_there_says_how_to_install_it(tmp_path: Path):
