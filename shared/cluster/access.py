@@ -15,15 +15,17 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import aiohttp
+import msgspec
 import structlog
 
 from shared.cluster.calls import Access
 from shared.cluster.connections import AbruptResponse, kept_alive, must_have_upgraded
 from shared.cluster.kubeconfig import current_context, namespace_of, unusable
 from shared.errors import Refused, Transient
+from shared.untrusted import MALFORMED
 
 HOME_KUBECONFIG = "~/.kube/config"
 IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
@@ -258,6 +260,22 @@ class _KubeconfigAccess(_Access):
         await self.renew()
 
 
+class _Status(msgspec.Struct, frozen=True, rename="camel"):
+    """The credentials in an `ExecCredential`."""
+
+    token: str | None = None
+    client_certificate_data: str | None = None
+    client_key_data: str | None = None
+    expiration_timestamp: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+
+
+class _Given(msgspec.Struct, frozen=True, rename="camel"):
+    """What a plugin prints."""
+
+    status: _Status
+    api_version: str = ""
+
+
 class _Plugin:
     """The program that a kubeconfig names for credentials."""
 
@@ -271,21 +289,21 @@ class _Plugin:
         """True shortly before the credentials expire; credentials without an expiry are renewed when rejected."""
         return self._expires is not None and datetime.now(UTC) + EXPIRY_MARGIN > self._expires
 
-    async def run(self) -> Mapping[str, Any]:
-        """Run the plugin; return the status of its `ExecCredential`.  Raises `Transient`."""
+    async def run(self) -> _Status:
+        """Run the plugin; return its credentials.  Raises `Transient`."""
         try:
             if shutil.which(self._settings["command"]) is None:
                 raise Transient(self.told(f"is not installed. {self._settings.get('installHint') or ''}"))
             given = await _run_plugin(self._settings, self._cluster)
-            self._expires = _expiry(given)
+            self._expires = given.expiration_timestamp
         except TimeoutError as error:
             raise Transient(self.told(SILENT)) from error
         except LookupError as error:
             raise Transient(self.told(f"failed: there is no {error}")) from error
-        except (OSError, ValueError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, TypeError, AttributeError, *MALFORMED) as error:
             raise Transient(self.told(f"failed: {error}")) from error
-        certificate, key = given.get("clientCertificateData"), given.get("clientKeyData")
-        if bool(certificate) != bool(key) or not (certificate or given.get("token")):
+        certificate = given.client_certificate_data
+        if bool(certificate) != bool(given.client_key_data) or not (certificate or given.token):
             raise Transient(self.told("failed: it gave neither a token nor a certificate with its key"))
         return given
 
@@ -324,7 +342,7 @@ def _new_configuration() -> Any:
     return Configuration()
 
 
-async def _run_plugin(settings: Mapping[str, Any], cluster: Mapping[str, Any]) -> dict[str, Any]:
+async def _run_plugin(settings: Mapping[str, Any], cluster: Mapping[str, Any]) -> _Status:
     """What it prints.  Raises `TimeoutError`, and for what is no plugin or no credentials what Python raises there.
 
     As kubectl 1.36 runs it: a person at the terminal sees what it says, and has the time to log in, also in a browser.
@@ -358,19 +376,10 @@ async def _run_plugin(settings: Mapping[str, Any], cluster: Mapping[str, Any]) -
             await process.wait()
     if process.returncode:
         raise ValueError(f"it ended with {process.returncode}: {(complaint or b'').decode(errors='replace')}")
-    given: dict[str, Any] = json.loads(output)
-    if given["apiVersion"] != settings["apiVersion"]:
-        raise ValueError(f"it answers in {given['apiVersion']}, and the kubeconfig asks for {settings['apiVersion']}")
-    status: dict[str, Any] = given["status"]
-    return status
-
-
-def _expiry(given: Mapping[str, Any]) -> datetime | None:
-    expires = given.get("expirationTimestamp")
-    moment = datetime.fromisoformat(expires) if expires else None
-    if moment is not None and moment.tzinfo is None:
-        raise ValueError("its expirationTimestamp has no zone")
-    return moment
+    given = msgspec.json.decode(output, type=_Given)
+    if given.api_version != settings["apiVersion"]:
+        raise ValueError(f"it answers in {given.api_version}, and the kubeconfig asks for {settings['apiVersion']}")
+    return given.status
 
 
 def _told_of(cluster: Mapping[str, Any]) -> dict[str, Any]:
@@ -401,11 +410,11 @@ async def _load(paths: Sequence[str], named: str, anonymous: bool, folder: Path)
     if settings := user.pop("exec", None):
         plugin = _Plugin(settings, dict(cluster), paths)
         given = await plugin.run()
-        if token := given.get("token"):
-            user["token"] = token
-        if given.get("clientCertificateData"):
-            user["client-certificate"] = _file(folder / "given.crt", given["clientCertificateData"].encode())
-            user["client-key"] = _file(folder / "given.key", given["clientKeyData"].encode())
+        if given.token:
+            user["token"] = given.token
+        if given.client_certificate_data and given.client_key_data:
+            user["client-certificate"] = _file(folder / "given.crt", given.client_certificate_data.encode())
+            user["client-key"] = _file(folder / "given.key", given.client_key_data.encode())
     configuration, client = _new_configuration(), _client()
     try:
         for entry in (cluster, user):
