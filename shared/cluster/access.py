@@ -248,8 +248,8 @@ class _KubeconfigAccess(_Access):
             with tempfile.TemporaryDirectory() as folder:
                 fresh, self._plugin = await _load(self._paths, self._named, self._anonymous, Path(folder))
                 self._use_certificates(fresh)
-        except (Transient, Refused) as trouble:
-            # Another program may be writing the file at this moment.
+        except (Transient, Refused, OSError) as trouble:
+            # Another program may be writing the file at this moment, or there is no room for temporary files.
             return str(trouble)
         finally:
             self._renewed_at = time.monotonic()

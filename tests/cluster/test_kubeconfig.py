@@ -154,6 +154,10 @@ async def test_a_token_without_an_expiry_is_kept_until_it_is_not_accepted(
     assert await found.headers() == await found.headers() == {"authorization": "Bearer run-1"}
     await found.renew()
     assert await found.headers() == {"authorization": "Bearer run-2"}
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+    monkeypatch.setattr(access, "RENEWAL_PAUSE_SECONDS", 0.0)
+    with pytest.raises(Transient, match="missing"):
+        await found.renew()
 
 
 async def test_a_plugin_that_gives_half_a_certificate_is_named_with_what_is_missing(tmp_path: Path):
