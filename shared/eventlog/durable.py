@@ -9,6 +9,7 @@ import contextlib
 import itertools
 from collections import deque
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any, Self, Unpack
 
 import msgspec
@@ -234,7 +235,7 @@ class Durable:
             has = of_chain(copy.state.subjects or {})
             first = max(seal.first, int(self._config.get("opt_start_seq", 1)))
             # What left a full copy is noted elsewhere; what left the log before there was a copy is not missed.
-            if has < seal.count and copy.state.first_seq <= first <= seal.last and stored.time > copy.created:
+            if has < seal.count and copy.state.first_seq <= first <= seal.last and stored.logged > copy.created:
                 number = min(seal.count - has, seal.last - first + 1)
                 self._gaps.append(Lost(first, seal.last, number, f"{subject.namespace}/{subject.name}"))
             self._seals.popleft()
@@ -396,8 +397,9 @@ def _delivered(subject: str, reply: str, headers: bytes, body: bytes) -> Deliver
     # stream, and a token at the end.
     words = reply.split(".")
     at = 2 if len(words) == 9 else 4
-    sequence, behind = (whole_number(words[at + offset]) or 0 for offset in (3, 6))
-    return Delivered(wire.stored(sequence, subject, headers, body), behind, reply)
+    sequence, nanoseconds, behind = (whole_number(words[at + offset]) or 0 for offset in (3, 5, 6))
+    logged = datetime.fromtimestamp(nanoseconds / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return Delivered(wire.stored(sequence, subject, headers, body, logged), behind, reply)
 
 
 def _reached(known: ConsumerInfo) -> int:

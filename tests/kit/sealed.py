@@ -16,6 +16,9 @@ from shared.job.naming import JobKey, Uid, subject_of
 from tests.kit.builders import a_running_job
 from tests.kit.histories import stored
 
+TIME = "2030-01-01T00:00:00.000Z"
+"""What the clock of a job's services shows."""
+
 
 def a_key(namespace: str, name: str = "resnet", uid: str = "u-1") -> JobKey:
     return JobKey(namespace, name, Uid(uid))
@@ -40,7 +43,7 @@ class Life:
         self.key = key
         self.history = History(key)
         self.events: list[Stored] = []
-        self.time = "2030-01-01T00:00:00.000Z"
+        self.time = TIME
         self._log = log
 
     async def live(self, events: Iterable[AnyEvent] = ()) -> None:

@@ -13,6 +13,7 @@ from shared.eventlog.account import ADMIN, SUBSCRIBER, Copy
 from shared.eventlog.durable import IN_HAND, Delivered, Durable, Lost
 from shared.eventlog.setup import set_up
 from shared.eventlog.subject import Subject
+from tests.kit import sealed
 from tests.kit.nats import READY, at, connected
 from tests.kit.sealed import Life, a_key, a_sealed_life
 from tests.kit.subscribers import COPY_BYTES, Log, a_log_for_subscribers, write
@@ -222,6 +223,16 @@ async def test_what_left_the_log_before_the_copy_had_it_is_known_by_its_seal(ser
         found, _ = await taken(position, len([*there, *after, *later]))
         assert found == [*there, *after, *later]
         assert position.lost() == ([Lost(first, last, len(life.events), "team-b/resnet")] if purged else [])
+
+
+async def test_a_service_whose_clock_is_behind_hides_no_loss(server: Log, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sealed, "TIME", "1970-01-01T00:00:00.000Z")
+    async with a_position(server, "*", everything=True) as position:
+        await taken(position, len(await write(server, 3)) + 1)
+    life, seal = await a_life_while_the_copies_are_away(server)
+    async with a_position(server, "*") as position:
+        assert (await taken(position, 1))[0] == [seal.sequence]
+        assert [each.of_job for each in position.lost()] == [len(life.events)]
 
 
 async def unacknowledged(server: Log) -> int:
