@@ -76,7 +76,6 @@ class Status:
         identity: str,
         kinds: Kinds = BUILT_IN,
         *,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
         chance: Callable[[], float] = random.random,
         anchoring: Anchoring | None = None,
     ) -> None:
@@ -87,7 +86,8 @@ class Status:
         self._checkpoints = Checkpoints(heads, identity)
         self._identity = identity
         self._kinds = kinds
-        self._now = now
+        self._now: Callable[[], float | None] = lambda: None
+        """The log server's clock."""
         self._chance = chance
         self._written: defaultdict[JobKey, dict[Uid, tuple[_Shape | None, str]]] = defaultdict(dict)
         """The objects of a job whose status this process wrote: its shape, and the version of the object since then.
@@ -156,7 +156,7 @@ class Status:
 
     async def attend(self, runtime: Runtime) -> None:
         """Keep the bucket small, and the sequence that says which jobs have all their Events."""
-        self._histories = runtime.histories
+        self._histories, self._now = runtime.histories, runtime.eventlog.now
         await self._acts.wait()
         work = [self._remove_closed(runtime), self._note_announced(runtime)]
         if self._anchoring is not None:
@@ -170,7 +170,7 @@ class Status:
             noted = await self._insist(self._noted_before)
             await asyncio.sleep(ANNOUNCED_SECONDS)
             position = runtime.histories.position
-            earliest = stamp(self._now() - EVENTS_LIVE)
+            earliest = stamp(datetime.fromtimestamp(self._now() or 0.0, UTC) - EVENTS_LIVE)
             owing = [
                 history.sequence - 1
                 async for history in runtime.in_slices(runtime.histories.open())
@@ -356,7 +356,8 @@ class Status:
         return held is None or held.metadata.uid != effect.uid
 
     async def _announce(self, effect: Announce, namespace: str) -> None:
-        if self._now() - datetime.fromisoformat(effect.time) > EVENTS_LIVE:
+        began, now = datetime.fromisoformat(effect.logged or effect.time), self._now()
+        if now is not None and datetime.fromtimestamp(now, UTC) - began > EVENTS_LIVE:
             return
         with accepting("AlreadyExists", "NotFound", "NamespaceTerminating"):
             await self._cluster.create(EVENTS, namespace, event_of(effect, namespace))

@@ -37,7 +37,6 @@ async def a_service(
     *,
     policy: Policy,
     options: Options,
-    now: Callable[[], datetime] = wall_clock,
     chance: Callable[[], float] = random.random,
 ) -> Service:
     """The service of this author, with nothing but the log and the cluster."""
@@ -50,7 +49,7 @@ async def a_service(
         case "scaler":
             return Scaler(cluster, policy, kinds)
         case _:
-            return Status(cluster, heads, await log.identity(), kinds, now=now, chance=chance)
+            return Status(cluster, heads, await log.identity(), kinds, chance=chance)
 
 
 class Services(ABC):
@@ -90,9 +89,7 @@ class Services(ABC):
     async def start(self, author: str) -> None:
         """A service, from nothing but the log and the cluster."""
         cluster, log = await self.cluster(author), self.log(author)
-        service = await a_service(
-            author, cluster, log, self._kinds, policy=self._policy, options=self.options(), now=self.now
-        )
+        service = await a_service(author, cluster, log, self._kinds, policy=self._policy, options=self.options())
         runtime = Runtime(
             service,
             log,

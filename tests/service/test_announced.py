@@ -1,11 +1,15 @@
 """Kubernetes Events over a restart of the status service: none is created again, and none is left out."""
 
+from datetime import timedelta
+
+import pytest
+
 from services.status.checkpoints import ANNOUNCED
 from services.status.shell import ANNOUNCED_SECONDS
 from shared.errors import Transient
 from shared.eventlog.account import HEADS
 from shared.frameworks.training_job import TRAININGJOBS
-from tests.kit.services import AUTHORS
+from tests.kit.services import AUTHORS, wall_clock
 from tests.kit.weather import Failing, met_by
 from tests.kit.world import World, a_training_job
 
@@ -137,3 +141,14 @@ async def test_a_replica_that_leads_again_creates_no_event_of_the_one_that_led_m
             await first.pass_seconds(LONG)
             assert events.tried > made
             assert await noted(first) > newest
+
+
+@pytest.mark.parametrize(("author", "hours"), [("watcher", -2), ("status", 2)])
+async def test_a_wrong_clock_keeps_no_event_from_being_created(author: str, hours: int):
+    async with World() as world:
+        await world.trains(workers=1)
+        world.now = lambda: wall_clock() + timedelta(hours=hours)
+        await world.restart(author)
+        world.exit_codes["resnet-worker-0"] = 1
+        await world.pass_seconds(LONG)
+        assert "TrainingJobWorkerFailed" in [reason for reason, _ in world.kubernetes_events()]

@@ -188,12 +188,13 @@ SERVICES_OF_MUSTER: dict[str, Make] = {
     "watcher": lambda cluster, eventlog, heads, _: Watcher(cluster, eventlog, heads),
     "scheduler": lambda cluster, *_: Scheduler(cluster),
     "scaler": lambda cluster, *_: Scaler(cluster, Policy()),
-    "status": lambda cluster, _, heads, identity: Status(cluster, heads, identity, now=lambda: LATER),
+    "status": lambda cluster, _, heads, identity: Status(cluster, heads, identity),
 }
 
 
 @pytest.mark.parametrize("author", SERVICES_OF_MUSTER)
 async def test_no_step_of_a_service_holds_its_loop_for_long(author: str, crowd: Crowd, world: World):
+    crowd.journal.wall = LATER.timestamp
     eventlog = MemoryEventLog(crowd.journal, user=author)
     heads, identity = await eventlog.bucket(HEADS), await eventlog.identity()
     service = SERVICES_OF_MUSTER[author](Listed(crowd, world), eventlog, heads, identity)

@@ -153,7 +153,6 @@ class Replica:
             self._kinds,
             policy=Policy(drain_seconds=1),
             options=self._options,
-            now=self._time,
             chance=chance,
         )
         self.runtime = runtime = Runtime(

@@ -193,7 +193,7 @@ def _of_alike(failures: list[Failure], most: int) -> str:
 
 def _of_job(job: Job, at: At, reason: str, message: str, *, warning: bool) -> Announce:
     about = job.resource.api_version, job.resource.kind, job.key.name, job.key.uid
-    return Announce(*about, at.sequence, at.time, reason, message, warning)
+    return Announce(*about, at.sequence, at.time, reason, message, warning, at.logged)
 
 
 def _of_request(request: Request) -> list[Step]:
@@ -206,6 +206,7 @@ def _of_request(request: Request) -> list[Step]:
             condition.reason,
             condition.message or request.wish or reasons.of_request(condition.reason) or condition.reason,
             condition.type in _FAILURES,
+            condition.since.logged,
         )
         for condition in request.conditions
         if condition.status and condition.type in _OF_REQUEST

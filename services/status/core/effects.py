@@ -67,3 +67,5 @@ class Announce(Effect, frozen=True):
     reason: str
     message: str
     warning: bool = False
+    logged: str = ""
+    """When the log stored it: its age does not depend on its author's clock."""
