@@ -263,7 +263,7 @@ class Followed:
                 made = await in_thread(partial(drawn, events, asked, kinds, until=until, sketch=self._sketch))
                 self._drawing = count, made
             made = self._drawing[1]
-            report = msgspec.structs.replace(made.report, until=stamp(datetime.now(UTC)))
+            report = msgspec.structs.replace(made.report, until=max(made.report.until, stamp(datetime.now(UTC))))
             return msgspec.structs.replace(made, report=report)
 
     @property

@@ -139,6 +139,8 @@ def reported(life: "Life", kinds: Kinds, *, until: str, since: str = "") -> Repo
     authors = {change.sequence: change for change in changes}
     known = {**life.finished, **history.job.scaling.requests}
     requests = sorted(known.values(), key=lambda request: request.order)
+    # A reader's clock may be behind that of the log.
+    until = max(until, life.newest)
     ledger, costs, shown = life.ledger, requests_of(history.job.spec), Shown.of(history, kinds)
     if since:
         ledger.begin_at(since)
@@ -169,6 +171,8 @@ class Life:
         self.ledger = Ledger()
         self.finished: dict[Uid, Request] = {}
         """The requests that are over: a job's state keeps the newest."""
+        self.newest = ""
+        """When the newest event was stored."""
         self.gone = ""
         """When the job was gone; empty before."""
         self.noted = Noted()
@@ -178,6 +182,7 @@ class Life:
         self.causes.fold(stored)
 
     def note(self, before: Job, event: AnyEvent, after: Job, at: At) -> None:
+        self.newest = at.logged or at.time
         self.ledger.note(before, event, after, at)
         if isinstance(event, ProgressReported):
             # Most of a long history: it changes nothing else of what is noted.

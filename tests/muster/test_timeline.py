@@ -67,6 +67,14 @@ def test_a_loss_of_a_second_in_an_hour_shows():
     assert "x" not in lanes(lines)["worker 0"]
 
 
+def test_a_reader_whose_clock_is_behind_sees_the_time_that_the_log_knows():
+    log = log_of([*a_running_job(2), *quiet(100)])
+    life = fold_all(Life(KEY), log)
+    right, behind = (reported(life, BUILT_IN, until=until) for until in (log[-1].time, "1970-01-01T00:00:00.000Z"))
+    assert behind.goodput == right.goodput
+    assert [*timeline(behind, WIDTH)] == [*timeline(right, WIDTH)]
+
+
 def test_the_legend_has_the_time_of_each_bucket_and_no_other():
     lines = drawn(*a_created_job(2), *quiet(10))
     legend = lines[lines.index("", 2) + 1 :]
