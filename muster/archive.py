@@ -158,7 +158,11 @@ async def _whole(log: JetStreamEventLog, subject: str, wrong: _Wrong) -> AsyncGe
                 continue
             known.setdefault((part.subject, part.seal), []).append(part)
             if part.number == part.of:
-                lines = (line for each in known.pop((part.subject, part.seal)) for line in each.lines)
+                there = known.pop((part.subject, part.seal))
+                if [each.number for each in there] != [*range(1, part.of + 1)]:
+                    wrong.add(f"{part.subject}: parts of it are missing")
+                    continue
+                lines = (line for each in there for line in each.lines)
                 try:
                     history = b"".join(b"%s\n" % line for line in lines)
                 except ValueError as damaged:

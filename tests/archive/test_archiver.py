@@ -440,11 +440,13 @@ async def test_what_is_no_history_is_told_and_hides_none(
     nats_server: NatsServer, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ):
     key, reader = a_key(namespace := a_namespace()), settings_of(nats_server, "reader")
-    foreign, damaged = (archived_under(namespace, "another", uid) for uid in ("u-8", "u-9"))
+    foreign, damaged, partial = (archived_under(namespace, "another", uid) for uid in ("u-8", "u-9", "u-10"))
     async with connected(nats_server, ADMIN) as log, connected(nats_server, ARCHIVER) as mine:
         await mine.archive._publish(foreign, b"hello", {wire.MESSAGE_ID: namespace}, 0)
         seal = headers_of(Seal(1, 9, 9, namespace)) | {"Muster-Part": "1/1"}
         await mine.archive._publish(damaged, b"hello", seal, 0)
+        rest = headers_of(Seal(1, 9, 9, namespace), b"rest") | {"Muster-Part": "2/2"}
+        await mine.archive._publish(partial, gzip.compress(b"{}"), rest, 0)
         await a_sealed_life(log, key)
         await archive(mine, namespace)
         with pytest.raises(typer.Exit):
@@ -452,13 +454,14 @@ async def test_what_is_no_history_is_told_and_hides_none(
         verified = capsys.readouterr()
         await commands.export(reader, None, namespace, "", tmp_path)
         exported = capsys.readouterr()
-        for said, end in ((verified, "1, different: 2\n"), (exported, f"1 file in {tmp_path}, 2 left out\n")):
-            assert ["no seal" in line for line in said.err.splitlines()] == [True, False]
+        for said, end in ((verified, "1, different: 3\n"), (exported, f"1 file in {tmp_path}, 3 left out\n")):
+            assert ["no seal" in line for line in said.err.splitlines()] == [True, False, False]
             assert "damaged: Not a gzipped file" in said.err
             assert said.out.endswith(end)
         assert (tmp_path / namespace / "resnet" / "u-1.jsonl").exists()
         await log.archive.purge(ARCHIVE, foreign, 2**60)
         await log.archive.purge(ARCHIVE, damaged, 2**60)
+        await log.archive.purge(ARCHIVE, partial, 2**60)
 
 
 @pytest.mark.parametrize(("marks", "most"), [(1, 2), (3, 3)])
