@@ -48,14 +48,10 @@ def next_due(job: Job) -> tuple[Timer, ...]:
     if job.halted:
         return ()
     if job.resource.gone:
-        return (*_pending(job, _of_stuck_pods(job)),)
+        return (*_pending(job, [*_of_refusals(job), *_of_stuck_pods(job)]),)
     if job.key.uid == NO_UID:
-        return (*_of_requests_without_a_job(job),)
-    found = [
-        promise(refusal.at, timers.BACK_OFF + effect, before_effect(refusal.count))
-        for effect, refusal in job.efforts.refusals.items()
-        if not refusal.due and _retried(job, effect, refusal)
-    ]
+        return (*_of_refusals(job), *_of_requests_without_a_job(job))
+    found = [*_of_refusals(job)]
     request = job.scaling.open_request
     if request is not None:
         found += _of_scaling(request)
@@ -116,12 +112,21 @@ def _of_requests_without_a_job(job: Job) -> Iterator[Timer]:
             yield Timer(request.order, timers.JOB_WAIT, seconds)
 
 
+def _of_refusals(job: Job) -> Iterator[Timer]:
+    for effect, refusal in job.efforts.refusals.items():
+        if not refusal.due and _retried(job, effect, refusal):
+            yield promise(refusal.at, timers.BACK_OFF + effect, before_effect(refusal.count))
+
+
 def _retried(job: Job, effect: str, refusal: Refusal) -> bool:
     """True if a refused effect is tried again after its back-off.
 
     A permanent refusal ends a job before it is under way; later the effect is tried again, because a person may fix
-    the cause.  A status document that was refused for good waits for the next phase.
+    the cause.  A status document that was refused for good waits for the next phase; that of a request whose job is
+    gone has none, and keeps the history from its seal until it shows the end.
     """
+    if job.resource.gone:
+        return effect == "PatchStatus" and any(each.over and each.shown for each in job.scaling.requests.values())
     if refusal.reason == NAME_HELD:
         # The scheduler looks every few seconds: nothing else tells it of the end of another job's pod.
         return False

@@ -6,8 +6,8 @@ from shared.job.events.catalog import AnyEvent
 from shared.job.events.event import EffectRefused
 from shared.job.events.scaler import ScaleFailed, ScaleSucceeded, WorkersReleased
 from shared.job.events.status import JobFailed, JobRestarting, JobSuspended
-from shared.job.events.watcher import HistoryBroken, JobGone, PodsGone, ProgressReported, TimePassed
-from shared.job.naming import Uid
+from shared.job.events.watcher import HistoryBroken, JobGone, PodsGone, ProgressReported, ScaleRequestGone, TimePassed
+from shared.job.naming import NO_UID, JobKey, Uid
 from shared.job.spec import SCHEDULING_TIMEOUT_SECONDS
 from shared.job.timers import Timer, passed
 from shared.job.timing import next_due
@@ -27,6 +27,7 @@ from tests.kit.builders import (
     worker,
     workers,
 )
+from tests.kit.histories import KEY, a_history
 from tests.kit.stories import given
 
 SHORT: list[AnyEvent] = [*a_running_job(workers=2, least=2), PodsGone(uids=(Uid("pod-1"),))]
@@ -69,6 +70,20 @@ def test_15_what_was_refused_for_good_is_tried_again_while_the_job_runs(effect: 
     refused = EffectRefused(effect=effect, reason="Invalid", permanent=True)
     assert [timer.name for timer in timers(*a_running_job(), refused)] == [f"BackOff:{effect}"]
     assert timers(*a_running_job(), refused, JobFailed(reason="LauncherLost")) == ()
+
+
+@pytest.mark.parametrize("permanent", [False, True], ids=["for now", "for good"])
+def test_the_end_of_a_request_whose_job_is_gone_is_shown_again_after_a_refusal(permanent: bool):
+    refused = EffectRefused(effect="PatchStatus", reason="Forbidden", permanent=permanent)
+    story = [*a_running_job(), *scaling_out(2), ScaleFailed(request=R1, reason="JobDeleting"), refused, JobGone()]
+    assert names(*story, EffectRefused(effect="WriteHosts", reason="Forbidden")) == ["BackOff:PatchStatus"]
+    assert names(*story, ScaleRequestGone(uid=R1, reason="Bound")) == [], "nothing is left to show"
+
+
+def test_the_status_of_a_request_without_a_job_is_written_again_after_a_refusal():
+    refused = EffectRefused(effect="PatchStatus", reason="Forbidden")
+    waiting = a_history([refused], key=JobKey(KEY.namespace, KEY.name, NO_UID))
+    assert [timer.name for timer in next_due(waiting.job)] == ["BackOff:PatchStatus"]
 
 
 def test_a_timer_that_ran_out_runs_no_more():
