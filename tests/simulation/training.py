@@ -20,7 +20,14 @@ from shared.job.events.catalog import AnyEvent
 from shared.job.events.scaler import HostsPublished
 from shared.job.events.scheduler import SlotsAssigned
 from shared.job.events.status import JobRestarting, JobSuspending
-from shared.job.events.watcher import CheckpointTaken, PodsGone, PodsObserved, ProgressReported, TimePassed
+from shared.job.events.watcher import (
+    CheckpointTaken,
+    HistoryAccepted,
+    PodsGone,
+    PodsObserved,
+    ProgressReported,
+    TimePassed,
+)
 from shared.job.naming import JOB_UID, JobKey, Uid
 from shared.job.state import Job
 from shared.job.timers import STALL
@@ -206,6 +213,9 @@ class TrainingDemands:
                 known.occasions += 2
             case JobRestarting() | JobSuspending():
                 self._known[uid] = _Known()
+            case HistoryAccepted():
+                # While the history was in doubt nobody acted on the job.
+                known.since = logged
             case PodsObserved() | PodsGone():
                 known.occasions += 2
                 if isinstance(event, PodsObserved) and any(pod.phase == "Running" for pod in event.pods):
@@ -233,7 +243,7 @@ class TrainingDemands:
     def late(self, job: Job, pods: Iterable[Held]) -> Iterator[str]:
         """The rule that the silence about a training breaks which stands still in clear weather."""
         known, limit = self._known.get(job.key.uid), _limit(job)
-        if job.resource.gone or job.deleting or not limit or self._clear is None:
+        if job.resource.gone or job.deleting or job.halted or not limit or self._clear is None:
             return
         if known is None or not known.stepped or known.told:
             return
