@@ -385,7 +385,9 @@ class Histories:
             history = self._by_prefix.get(prefix)
             if history is None:
                 key = key_of(Subject.parse(stored.subject))
-                if key not in self._by_key:
+                known = self._by_key.get(key)
+                # One without events is of a name that was asked for, or of a sealed job whose resource came back.
+                if known is None or not known.sequence:
                     if tag == SEALED and author in AUTHORS[JobSealed] and is_decision(prefix):
                         self._note_sealed(key, stored)
                         return None

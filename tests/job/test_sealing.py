@@ -134,6 +134,19 @@ def test_a_fact_that_comes_late_is_told_and_holds_neither_its_job_nor_a_new_one_
     assert [life.job.key for life in histories.lives(KEY)] == [new]
 
 
+def test_a_fact_that_comes_late_is_told_also_of_a_job_whose_resource_came_back():
+    told: list[JobKey] = []
+    history, events = a_log()
+    seal = stored(history, seal_of(history))
+    histories = Histories(late=lambda key, _: told.append(key))
+    for each in [*events, seal]:
+        histories.fold(each)
+    back = histories.reopened(KEY)
+    assert histories.fold(stored(history, LATE[0][0], sequence=5, author=LATE[0][1])) is None
+    assert told == [KEY]
+    assert (back.sequence, back.held_for) == (0, "Sealed")
+
+
 def test_who_made_a_change_may_be_told_after_a_seal():
     history, events = a_log()
     seal = stored(history, seal_of(history))
