@@ -33,6 +33,7 @@ from shared.cluster.objects import Custom
 from shared.errors import Refused, Trouble
 from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.installation.plugins import kinds
+from shared.ports import free_port
 from shared.private import write_private
 from shared.telling.targets import Target, parse_target
 from shared.telling.timeline import timeline
@@ -181,7 +182,7 @@ class Trial:
             async with (
                 Stack(self._data, settings=SERVICES, reports=True) as stack,
                 open_source(reader(stack), nats=True) as source,
-                serving(Readable(source), NAMESPACE, port=0, secret=secret_of(self._data)) as address,
+                serving(Readable(source), NAMESPACE, port=free_port(), secret=secret_of(self._data)) as address,
                 supervised(stack.programs, self._say),
             ):
                 await self._train(stack, address)

@@ -1,5 +1,6 @@
 """`muster try`: a person's program in the embedded cluster, in their folder; what it refuses, and how it ends."""
 
+import os
 import re
 import signal
 import sys
@@ -12,6 +13,7 @@ import yaml
 from muster.trial import examined, manifest
 from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.job.spec import JobSpec
+from shared.ports import ALL, RANGE
 from tests.crds.judges import Embedded
 from tests.frameworks.documents import custom
 from tests.kit.commands import run
@@ -68,6 +70,8 @@ async def test_a_program_of_a_person_runs_scales_and_ends_in_its_own_folder(fold
         assert "starting NATS" in printed[0]
         (prepared,) = re.findall(r"in another terminal: (\. \S+);", printed[-1])
         (address,) = re.findall(r"watch it at (http://\S+)", "\n".join(printed))
+        first, last = map(int, os.environ.get(RANGE, ALL).split("-"))
+        assert first <= int(address.split("/")[2].rpartition(":")[2]) <= last
         told = until(process, "[my-train-worker-1] trains")
         for awaited in ("pytorchjob/my-train Running", "reported: current_step 7, total_steps 9"):
             if not any(awaited in line for line in told):
