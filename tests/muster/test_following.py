@@ -11,6 +11,7 @@ from muster.asking import failure_in_one_line
 from muster.following import PATIENCE_SECONDS as QUIET_SECONDS
 from muster.following import WATCHED_SECONDS, Change, between_looks, carried_out
 from shared.cluster import Cluster
+from shared.frameworks.pytorchjob import PYTORCHJOB
 from shared.frameworks.scale_requests import SCALEOUTS
 from shared.frameworks.training_job import TRAININGJOBS
 from shared.telling.targets import Target, parse_target
@@ -210,3 +211,18 @@ def test_who_waits_long_looks_less_often(waited: float, seconds: float):
 def test_a_condition_that_repeats_the_phase_is_left_out(phase: str, reason: str, line: str):
     status = {"phase": phase, "conditions": [{"type": "Any", "status": "True", "reason": reason, "message": "words"}]}
     assert following._line(Target(TRAININGJOBS, "resnet"), status) == line
+
+
+@pytest.mark.parametrize(
+    ("message", "line"),
+    [
+        ("PyTorchJob default/resnet runs", "Scaling"),
+        ("", "Scaling"),
+        ("QuotaExceeded: no pod", "Scaling (QuotaExceeded: no pod)"),
+    ],
+)
+def test_what_a_running_job_lacks_is_a_line(message: str, line: str):
+    running = {"type": "Running", "status": "True", "reason": "PyTorchJobRunning", "message": message}
+    before = [{"type": known, "status": "True", "reason": "words"} for known in ("Scaling", "Created")]
+    target = Target(PYTORCHJOB.resource, "resnet", framework=PYTORCHJOB)
+    assert following._line(target, {"conditions": [*before, running]}) == line
