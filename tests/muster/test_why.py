@@ -301,6 +301,7 @@ STORIES: dict[str, tuple[list[AnyEvent], str]] = {
         "",
     ),
     "waits_for_quota": ([*a_created_job(2), EffectRefused(effect="CreatePod", reason="QuotaExceeded")], ""),
+    "worker_refused": ([*a_created_job(2), EffectRefused(effect="CreatePod", reason="QuotaExceeded")], "1"),
     "invalid": (
         [
             JobObserved(

@@ -8,9 +8,10 @@ import msgspec
 from shared.job.attempt import Members
 from shared.job.naming import Slot, WorkerName
 from shared.job.policies import replacement
-from shared.job.reasons import plain
+from shared.job.reasons import NAME_HELD, plain
 from shared.job.scaling import Request
 from shared.job.spec import LAUNCHER, WORKER
+from shared.job.state import Job
 from shared.job.views import alive
 from shared.telling.causes.links import Link, back_off_line, listing, request_waits_for, waits_for
 from shared.telling.causes.walk import Causes
@@ -154,7 +155,7 @@ def slot_state(causes: Causes, slot: Slot) -> str:
     if slot in job.attempt.slots:
         member = slot.role == WORKER and slot.attempt == job.attempt.number and slot.index in job.listed_workers
         if pod is None:
-            return "its pod is not created yet"
+            return "; ".join(("its pod is not created yet", *_refusals_of_pod(job, slot)))
         beside = ", and has trouble beside it" if pod.ready else ""
         waits = f"{beside}: {plain(pod.reason, pod.message)}" if pod.reason and alive(pod) else ""
         return f"{seen}, and in the {listing(job)}{waits}" if member and alive(pod) else f"{seen}{waits}"
@@ -168,6 +169,13 @@ def slot_state(causes: Causes, slot: Slot) -> str:
         deleted = lost.deleted if lost is not None else next(of_name, False)
         return f"{seen}; it {'was deleted' if deleted else 'ended or went by itself'}, and {then}"
     return f"{seen}; it was released"
+
+
+def _refusals_of_pod(job: Job, slot: Slot) -> Iterator[str]:
+    """Why the pod of a slot is not created: a name that is held keeps only its own slot."""
+    for known in job.efforts.refusals.values():
+        if known.effect == "CreatePod" and (known.reason != NAME_HELD or slot in known.slots):
+            yield known.sentence if known.reason in known.sentence else f"{known.reason}: {known.sentence}"
 
 
 def request_state(causes: Causes, request: Request) -> str:
