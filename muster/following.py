@@ -260,8 +260,8 @@ def _line(target: Target, status: dict[str, Any]) -> str:
     phase, conditions = target.phase(status), _conditions(status)
     newest = conditions[-1] if conditions else {}
     why = _because(newest)
-    if newest.get("type") == "Running" and why.startswith(target.resource.kind):
-        # Its message is that it runs, or what it lacks.
+    if newest.get("type") in ("Created", "Running") and why.startswith(target.resource.kind):
+        # Its message is the phase once more, or what the job lacks.
         why = str(newest.get("message") or why)
     # `Running (PyTorchJobRunning: PyTorchJob default/train runs)` says the same thing three times.
     plain = phase in WELL and why.startswith(target.resource.kind)

@@ -213,16 +213,14 @@ def test_a_condition_that_repeats_the_phase_is_left_out(phase: str, reason: str,
     assert following._line(Target(TRAININGJOBS, "resnet"), status) == line
 
 
+@pytest.mark.parametrize("phase", ["Created", "Running", "Scaling"])
 @pytest.mark.parametrize(
-    ("message", "line"),
-    [
-        ("PyTorchJob default/resnet runs", "Scaling"),
-        ("", "Scaling"),
-        ("QuotaExceeded: no pod", "Scaling (QuotaExceeded: no pod)"),
-    ],
+    ("message", "said"),
+    [("PyTorchJob default/resnet does", ""), ("", ""), ("QuotaExceeded: no pod", " (QuotaExceeded: no pod)")],
 )
-def test_what_a_running_job_lacks_is_a_line(message: str, line: str):
-    running = {"type": "Running", "status": "True", "reason": "PyTorchJobRunning", "message": message}
-    before = [{"type": known, "status": "True", "reason": "words"} for known in ("Scaling", "Created")]
+def test_what_a_job_lacks_is_a_line(phase: str, message: str, said: str):
+    shown = "Running" if phase == "Scaling" else phase
+    newest = {"type": shown, "status": "True", "reason": f"PyTorchJob{shown}", "message": message}
+    before = [{"type": known, "status": "True", "reason": "words"} for known in ("Created", phase)]
     target = Target(PYTORCHJOB.resource, "resnet", framework=PYTORCHJOB)
-    assert following._line(target, {"conditions": [*before, running]}) == line
+    assert following._line(target, {"conditions": [*before, newest]}) == f"{phase}{said}"
